@@ -1,0 +1,3 @@
+from restviz.cli import main
+
+raise SystemExit(main())

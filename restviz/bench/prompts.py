@@ -1,0 +1,56 @@
+"""Prompts for the benchmarks and the tests of losslessness.
+
+CODE are beginnings of Python modules in the style of the standard library, written for this project: none is a file of
+the `python-code` datastore.  They are continued as they are, without a chat template.  QUESTIONS are short and varied,
+and are asked through the chat template.
+"""
+
+from __future__ import annotations
+
+CODE = (
+    '"""Read settings from an INI file."""\n\nimport argparse\nimport configparser\nimport os\nimport sys\n\n\n'
+    "def main(argv=None):\n    parser = argparse.ArgumentParser(",
+    "import unittest\n\n\nclass StackTest(unittest.TestCase):\n    def setUp(self):\n        self.stack = Stack()\n\n"
+    "    def test_push(self):\n",
+    "class LRUCache:\n    def __init__(self, maxsize=128):\n        self.maxsize = maxsize\n        self.data = {}\n\n"
+    "    def __getitem__(self, key):\n        try:\n",
+    "import socket\nimport threading\n\n\nclass EchoServer:\n    def __init__(self, host, port):\n        self.host = host\n"
+    "        self.port = port\n        self.sock = socket.socket(",
+    "import logging\nimport os\nimport subprocess\n\nlog = logging.getLogger(__name__)\n\n\n"
+    "def run_command(args, cwd=None, env=None):\n    try:\n        proc = subprocess.Popen(",
+    "class Matrix:\n    def __init__(self, rows):\n        self.rows = rows\n\n    def __eq__(self, other):\n"
+    "        if not isinstance(other, Matrix):\n            return NotImplemented\n        return self.rows == other.rows\n\n"
+    "    def __hash__(self):\n",
+    "import json\nimport urllib.request\nimport urllib.error\n\n\ndef fetch_json(url, timeout=10):\n"
+    '    """Fetch a URL and decode the body as JSON."""\n    request = urllib.request.Request(',
+    "import threading\n\n\nclass BoundedBuffer:\n    def __init__(self, maxsize):\n        self.mutex = threading.Lock()\n"
+    "        self.not_empty = threading.Condition(self.mutex)\n        self.not_full = threading.Condition(self.mutex)\n\n"
+    "    def put(self, item, block=True, timeout=None):\n",
+    "import os\nimport shutil\nimport tempfile\n\n\nclass TemporaryTree:\n    def __enter__(self):\n"
+    "        self.name = tempfile.mkdtemp()\n        return self.name\n\n    def __exit__(self, exc, value, tb):\n",
+    "import re\n\n_token_re = re.compile(r'''\n    (?P<number>\\d+)\n  | (?P<name>[a-zA-Z_]\\w*)\n''', re.VERBOSE)\n\n\n"
+    "def tokenize(text):\n    pos = 0\n    while pos < len(text):\n        m = _token_re.match(",
+)
+
+QUESTIONS = (
+    "Why is the sky blue?",
+    "What is the difference between a list and a tuple in Python?",
+    "Give me three tips for learning to play the guitar.",
+    "Who was Marie Curie and what did she discover?",
+    "Explain how a bicycle stays upright.",
+    "Write a short poem about the sea in autumn.",
+    "How do vaccines work?",
+    "What should I see in Lisbon in two days?",
+    "Summarise the story of Romeo and Juliet in a few sentences.",
+    "How can I make my morning routine less stressful?",
+)
+
+
+def all_prompts() -> list[tuple[str, bool]]:
+    """`(prompt, chat)` for all of them."""
+    return [(prompt, False) for prompt in CODE] + [(prompt, True) for prompt in QUESTIONS]
+
+
+def chosen(which: str) -> list[tuple[str, bool]]:
+    """`code`, `questions` or `all`."""
+    return [(prompt, chat) for prompt, chat in all_prompts() if which in ("all", "questions" if chat else "code")]

@@ -1,0 +1,148 @@
+"""The command line: `python -m restviz COMMAND`.  Every command is a thin layer over the library."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from restviz.errors import RestvizError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; a RestvizError becomes one sentence on stderr and exit status 1."""
+    parser = argparse.ArgumentParser(prog="restviz", description="See how retrieval-based speculative decoding works.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_prepare(commands)
+    _add_generate(commands)
+    _add_trace(commands)
+    from restviz.datastore.cli import add_commands as add_datastore
+
+    add_datastore(commands)
+    _add_bench(commands)
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    for noisy in ("httpx", "huggingface_hub", "asyncio"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    try:
+        return args.run(args) or 0
+    except RestvizError as error:
+        print(f"restviz: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("restviz: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """--target, --datastore, --device, --dtype, --attention."""
+    parser.add_argument("--target", default="default", help="default, a hub id, or a model folder or GGUF file")
+    parser.add_argument(
+        "--datastore", action="append", help="recipe name or folder of a datastore (default python-code); may repeat"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, mps")
+    parser.add_argument("--dtype", default="auto", help="auto, bf16, fp16, fp32")
+    parser.add_argument("--attention", default="auto", help="auto, exact, fast")
+
+
+def load_engine(args: argparse.Namespace):
+    """The engine that the options of `add_engine_options` describe."""
+    from restviz.api import load
+
+    datastores = args.datastore or ["python-code"]
+    return load(args.target, datastores, device=args.device, dtype=args.dtype, attention=args.attention)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """An option for every field of `Settings`; what is not given keeps its default there."""
+    from restviz.settings import Settings
+
+    group = parser.add_argument_group("settings")
+    for name, field in Settings.model_fields.items():
+        options = [f"--{name.replace('_', '-')}"]
+        text = f"{field.description} (default {field.default})".replace("%", "%%")
+        if field.annotation is bool:
+            group.add_argument(*options, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+        else:
+            group.add_argument(*options, type=field.annotation, default=argparse.SUPPRESS, metavar="X", help=text)
+
+
+def settings_from(args: argparse.Namespace):
+    """The `Settings` that the options of `add_settings` describe.  Raises SettingsError."""
+    from restviz.settings import Settings
+
+    return Settings(**{name: getattr(args, name) for name in Settings.model_fields if hasattr(args, name)})
+
+
+def _add_prepare(commands) -> None:
+    parser = commands.add_parser("prepare", help="fetch the default target and build the default datastore, once")
+
+    def run(args: argparse.Namespace) -> None:
+        from restviz.datastore import open_or_build
+        from restviz.target.load import DEFAULT_NAME, load_tokenizer, resolve
+
+        print(f"target     {DEFAULT_NAME}", flush=True)
+        print(f"           {resolve().folder}", flush=True)
+        print("datastore  python-code", flush=True)
+        print(f"           {open_or_build('python-code', load_tokenizer()).path}", flush=True)
+
+    parser.set_defaults(run=run)
+
+
+def _add_generate(commands) -> None:
+    parser = commands.add_parser("generate", help="answer a prompt and say how it went")
+    parser.add_argument("prompt", help="the prompt, or - to read it from standard input")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="write the run to FILE (.json or .json.gz)")
+    parser.add_argument("--show", action="store_true", help="print the run with step seams instead of the plain text")
+    add_engine_options(parser)
+    add_settings(parser)
+
+    def run(args: argparse.Namespace) -> None:
+        from restviz.show import print_summary, print_trace
+
+        settings = settings_from(args)
+        if args.trace and not args.trace.resolve().parent.is_dir():
+            raise RestvizError(f"{args.trace} cannot be written: its folder does not exist.")
+        prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+        trace = load_engine(args).generate(prompt, settings)
+        if args.trace:
+            try:
+                trace.save(args.trace)
+            except OSError as error:
+                raise RestvizError(f"{args.trace} cannot be written: {error.strerror}.") from error
+        if args.show:
+            print_trace(trace)
+        else:
+            print(trace.text)
+        print_summary(trace, sys.stderr)
+
+    parser.set_defaults(run=run)
+
+
+def _add_trace(commands) -> None:
+    group = commands.add_parser("trace", help="look at recorded runs").add_subparsers(required=True, metavar="COMMAND")
+    parser = group.add_parser("show", help="print a run as coloured text with step seams")
+    parser.add_argument("file", type=Path)
+
+    def run(args: argparse.Namespace) -> None:
+        from restviz.show import print_summary, print_trace
+        from restviz.trace import Trace
+
+        trace = Trace.load(args.file)
+        print_trace(trace)
+        print_summary(trace, sys.stdout)
+
+    parser.set_defaults(run=run)
+
+
+def _add_bench(commands) -> None:
+    group = commands.add_parser("bench", help="measure").add_subparsers(required=True, metavar="COMMAND")
+    from restviz.bench import retrieval, speed
+
+    retrieval.add_commands(group)
+    speed.add_commands(group)

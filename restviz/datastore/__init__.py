@@ -1,0 +1,32 @@
+"""Datastores: tokenised corpora with a suffix array, to look up what followed the last tokens elsewhere.
+
+`open_or_build("python-code", tokenizer)` gives the default one; `Datastore` has the searches; `build` makes new ones
+from recipes (`load_recipe`) or from files (`recipe_from_files`).  Imports neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+from restviz.datastore.build import build, default_path, open_or_build
+from restviz.datastore.format import DatastoreError, Meta, vocabulary_fingerprint
+from restviz.datastore.search import CAP, Datastore, Hits, Location, NextTokens, Places, merge
+from restviz.datastore.sources import Recipe, Source, load_recipe, recipe_from_files
+
+__all__ = [
+    "CAP",
+    "Datastore",
+    "DatastoreError",
+    "Hits",
+    "Location",
+    "Meta",
+    "NextTokens",
+    "Places",
+    "Recipe",
+    "Source",
+    "build",
+    "default_path",
+    "load_recipe",
+    "merge",
+    "open_or_build",
+    "recipe_from_files",
+    "vocabulary_fingerprint",
+]

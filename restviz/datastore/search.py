@@ -1,0 +1,315 @@
+"""Search in a built datastore: the longest suffix of a context that occurs in it, and what followed there.
+
+    store = Datastore.open(path, fingerprint)
+    hits = store.search(context)            # for drafting
+    store.next_tokens(context)              # what came next, counted
+    store.locate(tokens, tokenizer)         # where a token sequence stands: file, line, text around it
+
+Everything is memory-mapped and nothing is kept between calls, so one open datastore serves any number of threads.
+Neither a match nor a continuation crosses the end of a document.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from restviz.datastore.format import (
+    DOCUMENT,
+    DatastoreError,
+    Meta,
+    check_arrays,
+    from_bytes,
+    read_meta,
+    separator,
+    shard_folder,
+    to_bytes,
+)
+
+CAP = 500  # continuations read per search: 2,000 double the p99 and accept no token more of held-out code
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What a search found.
+
+    match_length  tokens of the longest suffix that occurs, 0 when none does
+    hits          number of places where it occurs
+    rows          int32[m, length] continuations, sorted (an ended document sorts last), filled up with -1
+    weights       int64[m] how many hits a row stands for, summing to `hits`; None when each stands for itself
+    """
+
+    match_length: int
+    hits: int
+    rows: np.ndarray
+    weights: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NextTokens:
+    """Exact counts of what follows the longest match, most frequent first, then by id."""
+
+    match_length: int
+    hits: int
+    tokens: np.ndarray  # int32[k]
+    counts: np.ndarray  # int64[k]
+    ended: int  # hits at the end of a document, where nothing follows
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One place where a token sequence occurs, as keyword in context."""
+
+    path: str
+    record: int  # number of the record within the file, from 1; 0 when the document is the whole file
+    line: int  # line within the document, from 1, in which the match's first character stands
+    offset: int  # tokens of the document before the match
+    before: str
+    match: str
+    after: str
+    licence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a token sequence occurs: how often, and some of the places, spread evenly over all of them."""
+
+    total: int
+    locations: list[Location]
+
+
+class Shard:
+    """The arrays of one shard; see `restviz.datastore.format`."""
+
+    def __init__(self, folder: Path, width: int):
+        self.width = width
+        self.bytes = _map(folder / "tokens")  # slicing a mmap gives `bytes`, which compare like the tokens in them
+        self.tokens = np.frombuffer(self.bytes, dtype=">u2" if width == 2 else np.uint8)
+        suffixes, buckets = _map(folder / "suffixes"), _map(folder / "buckets")
+        self.suffixes = np.frombuffer(suffixes, dtype="<u4")
+        self._suffixes, self._buckets = memoryview(suffixes).cast("I"), memoryview(buckets).cast("I")
+        self.docs = np.frombuffer(_map(folder / "docs"), dtype=DOCUMENT)
+        self.paths = _map(folder / "paths")
+
+    def first(self, query: bytes) -> int:
+        """Index in `suffixes` of the first suffix that starts with `query` (whole tokens, no separator), else -1."""
+        lo, hi = self._bucket(query)
+        key = self._key(len(query))
+        i = bisect_left(self._suffixes, query, lo, hi, key=key)
+        return i if i < hi and key(self._suffixes[i]) == query else -1
+
+    def range(self, query: bytes, first: int) -> tuple[int, int]:
+        """`(start, stop)` in `suffixes` of all suffixes that start with `query`, from `self.first(query)`."""
+        if first < 0:
+            return 0, 0
+        return first, bisect_right(self._suffixes, query, first, self._bucket(query)[1], key=self._key(len(query)))
+
+    def read(self, positions: np.ndarray, length: int) -> np.ndarray:
+        """int32[m, length] tokens from each position on, -1 from the end of the document on."""
+        index = positions[:, None] + np.arange(length)
+        if self.width == 2:
+            rows = self.tokens.take(index, mode="clip").astype(np.int32)
+        else:
+            triples = self.tokens.reshape(-1, 3)
+            rows = from_bytes(triples.take(index, axis=0, mode="clip"), 3)
+        ended = rows == separator(self.width)
+        if ended.any():
+            rows[np.logical_or.accumulate(ended, axis=1)] = -1
+        return rows
+
+    def document(self, position: int) -> tuple[int, int]:
+        """Index of the document that holds a token position, and the position of its first token."""
+        index = bisect_right(range(len(self.docs)), position, key=lambda i: int(self.docs[i]["start"])) - 1
+        return index, int(self.docs[index]["start"])
+
+    def path(self, document: int) -> str:
+        start = int(self.docs[document]["path"])
+        return self.paths[start : self.paths.find(b"\0", start)].decode()
+
+    def _bucket(self, query: bytes) -> tuple[int, int]:
+        token = int.from_bytes(query[: self.width])
+        return self._buckets[token], self._buckets[token + 1]
+
+    def _key(self, size: int):
+        data, width = self.bytes, self.width
+        return lambda position: data[position * width : position * width + size]
+
+
+class Datastore:
+    """An open datastore: `meta`, `path` and the searches."""
+
+    def __init__(self, path: Path, meta: Meta):
+        self.path, self.meta = path, meta
+        self.shards = [Shard(shard_folder(path, index), meta.width) for index in range(len(meta.shards))]
+
+    @classmethod
+    def open(cls, path: str | Path, fingerprint: str | None = None) -> Datastore:
+        """Open the datastore in the directory `path`; with `fingerprint`, only if it was built for that vocabulary.
+
+        Raises DatastoreError when it is no datastore, damaged, too new, or built for another tokenizer.
+        """
+        path = Path(path)
+        meta = read_meta(path)
+        if fingerprint is not None and meta.tokenizer != fingerprint:
+            known = f"{meta.tokenizer_name}, " if meta.tokenizer_name else ""
+            raise DatastoreError(
+                f"{path} was built for another tokenizer ({known}fingerprint {meta.tokenizer[:12]}) than the target's "
+                f"(fingerprint {fingerprint[:12]}): build it again for this target."
+            )
+        check_arrays(path, meta)
+        return cls(path, meta)
+
+    def verify(self) -> None:
+        """Compare every array with its sha256.  Raises DatastoreError when one differs."""
+        check_arrays(self.path, self.meta, full=True)
+
+    def search(
+        self, context: Sequence[int] | np.ndarray, n_max: int = 16, n_min: int = 2, length: int = 10, cap: int = CAP
+    ) -> Hits:
+        """Continuations of the longest suffix of `context` (int[t]) with n_min to n_max tokens that occurs.
+
+        REST, section 3.1: try n_max tokens, then one less, and use only the longest length that matches.  "Has a
+        match" is monotone in the length, so the length is found by bisection.  Up to `cap` hits every continuation is
+        read; beyond it an evenly spaced sample of the sorted continuations, weighted to sum to the number of hits.
+        An id outside the vocabulary matches nothing.
+        """
+        n, ranges, hits = self._longest(context, n_max, n_min)
+        if not n:
+            return Hits(0, 0, np.empty((0, length), dtype=np.int32))
+        chosen = weights = None
+        if hits > cap:
+            edges, chosen = _strata(hits, cap)
+            weights = np.diff(edges)
+        parts, done = [], 0
+        for shard, positions in self._positions(ranges, chosen):
+            part = slice(done, done := done + len(positions))
+            parts.append(Hits(n, 0, shard.read(positions + n, length), None if weights is None else weights[part]))
+        merged = merge(parts)
+        return Hits(n, hits, merged.rows, merged.weights)
+
+    def next_tokens(self, context: Sequence[int] | np.ndarray, n_max: int = 16, n_min: int = 1) -> NextTokens:
+        """What follows the longest suffix of `context` that occurs, counted over all hits.
+
+        With `n_max = n_min = len(context)` it is the whole context or nothing.
+        """
+        n, ranges, hits = self._longest(context, n_max, n_min)
+        if not n:
+            return NextTokens(0, 0, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64), 0)
+        parts = [shard.read(positions + n, 1)[:, 0] for shard, positions in self._positions(ranges)]
+        following = np.concatenate(parts)
+        tokens, counts = np.unique(following[following >= 0], return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        return NextTokens(n, hits, tokens[order], counts[order], int(np.sum(following < 0)))
+
+    def locate(
+        self, tokens: Sequence[int] | np.ndarray, tokenizer: Tokenizer, limit: int = 10, window: int = 16
+    ) -> Places:
+        """Where `tokens` (int[k]) occurs, with `window` tokens of text on each side.
+
+        At most `limit` places, evenly spaced over the sorted hits and then ordered by path and offset.  Lines are
+        exact: they are counted in the document's text from its start.
+        """
+        n, ranges, total = self._longest(tokens, len(tokens), max(len(tokens), 1))
+        if not n:
+            return Places(0, [])
+        locations = [
+            self._location(shard, position, len(tokens), tokenizer, window)
+            for shard, positions in self._positions(ranges, _strata(total, limit)[1])
+            for position in positions.tolist()
+        ]
+        return Places(total, sorted(locations, key=lambda place: (place.path, place.record, place.offset)))
+
+    def _longest(
+        self, context: Sequence[int] | np.ndarray, n_max: int, n_min: int
+    ) -> tuple[int, list[tuple[int, int]], int]:
+        """Length of the longest suffix of `context` that occurs (0: none), its range in each shard, and its hits."""
+        width = self.meta.width
+        ids = np.asarray(context[-n_max:], dtype=np.int64)
+        foreign = ids.view(np.uint64) >= self.meta.vocab_size  # negative ids too
+        if foreign.any():
+            ids = ids[np.flatnonzero(foreign)[-1] + 1 :]
+        data = to_bytes(ids, width)
+        first: dict[int, list[int]] = {}
+
+        def missing(n: int) -> bool:
+            query = data[len(data) - n * width :]
+            first[n] = [shard.first(query) for shard in self.shards]
+            return max(first[n]) < 0
+
+        n = n_min - 1 + bisect_left(range(n_min, len(ids) + 1), True, key=missing)
+        if n < n_min:
+            return 0, [], 0
+        query = data[len(data) - n * width :]
+        ranges = [shard.range(query, i) for shard, i in zip(self.shards, first[n], strict=True)]
+        return n, ranges, sum(stop - start for start, stop in ranges)
+
+    def _positions(
+        self, ranges: list[tuple[int, int]], chosen: np.ndarray | None = None
+    ) -> Iterator[tuple[Shard, np.ndarray]]:
+        """Token positions (int64) of the hits, or of those numbered `chosen` (ascending, through all shards)."""
+        before = 0
+        for shard, (start, stop) in zip(self.shards, ranges, strict=True):
+            if chosen is None:
+                positions = shard.suffixes[start:stop]
+            else:
+                lo, hi = np.searchsorted(chosen, (before, before + stop - start))
+                positions = shard.suffixes[chosen[lo:hi] + (start - before)]
+            if len(positions):
+                yield shard, positions.astype(np.int64)
+            before += stop - start
+
+    def _location(self, shard: Shard, position: int, size: int, tokenizer: Tokenizer, window: int) -> Location:
+        document, start = shard.document(position)
+
+        def text(lo: int, hi: int) -> str:
+            ids = shard.read(np.array([lo]), hi - lo)[0]
+            # a character that is cut at the end is left to the piece that completes it
+            return tokenizer.decode(ids[ids >= 0].tolist(), skip_special_tokens=False).rstrip("\ufffd")
+
+        near = max(start, position - window)
+        before = text(near, position)
+        match = text(near, position + size)
+        after = text(near, position + size + window)
+        return Location(
+            path=shard.path(document),
+            record=int(shard.docs[document]["record"]),
+            line=text(start, position).count("\n") + 1,
+            offset=position - start,
+            before=before.lstrip("\ufffd"),
+            match=match[len(before) :],
+            after=after[len(match) :],
+            licence=self.meta.sources[int(shard.docs[document]["source"])]["licence"],
+        )
+
+
+def merge(found: list[Hits]) -> Hits:
+    """What one search in all the corpora together would have found: the hits of the longest match, rows sorted."""
+    longest = max(hits.match_length for hits in found)
+    found = [hits for hits in found if hits.match_length == longest]
+    if len(found) == 1:
+        return found[0]
+    rows = np.concatenate([hits.rows for hits in found])
+    order = np.lexsort(rows.view(np.uint32).T[::-1])  # as uint32, -1 sorts last
+    weights = None
+    if any(hits.weights is not None for hits in found):
+        weights = [np.ones(len(h.rows), dtype=np.int64) if h.weights is None else h.weights for h in found]
+        weights = np.concatenate(weights)[order]
+    return Hits(longest, sum(hits.hits for hits in found), rows[order], weights)
+
+
+def _strata(total: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Split range(total) into at most `limit` even parts: their edges int64[m + 1] and the middle of each int64[m]."""
+    m = min(total, limit)
+    edges = np.arange(m + 1) * total // max(m, 1)
+    return edges, (edges[:-1] + edges[1:]) // 2
+
+
+def _map(path: Path) -> mmap.mmap:
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

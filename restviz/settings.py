@@ -1,0 +1,66 @@
+"""Settings: how to run, as one validated record.  Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from restviz.datastore import CAP
+from restviz.drafters import METHODS
+from restviz.errors import RestvizError
+
+
+class SettingsError(RestvizError):
+    """A setting that is unknown or out of range."""
+
+
+class Settings(BaseModel):
+    """How to run: everything but the prompt, the target and the datastores.  Raises SettingsError."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: str = Field("rest", description="decoding method: " + ", ".join(METHODS))
+    max_new_tokens: int = Field(128, ge=1, le=8192, description="most tokens to generate")
+    chat: bool = Field(True, description="put the prompt into the model's chat template")
+    temperature: float = Field(0.0, ge=0, le=5, description="0 is greedy")
+    top_k: int = Field(0, ge=0, description="sample among the k likeliest tokens; 0 is off")
+    top_p: float = Field(1.0, gt=0, le=1, description="sample among the likeliest tokens that hold this probability")
+    seed: int = Field(0, ge=0, lt=2**63, description="the same seed gives the same text, whatever the method")
+    n_max: int = Field(16, ge=1, le=64, description="REST: longest suffix to look up, tokens")
+    n_min: int = Field(2, ge=1, le=64, description="REST: shortest suffix to look up, tokens")
+    length: int = Field(10, ge=1, le=64, description="REST: tokens of a continuation, the tree's depth")
+    budget: int = Field(64, ge=1, le=255, description="most draft nodes to verify in a step, root not counted")
+    cap: int = Field(CAP, ge=1, le=1_000_000, description="REST: continuations read per step; more are sampled evenly")
+
+    def __init__(self, **values: Any):
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(map(str, first["loc"])) or "settings"
+            reason = first["msg"].removeprefix("Value error, ").rstrip(".")
+            if first["type"] == "extra_forbidden":
+                raise SettingsError(
+                    f"There is no setting “{name}”: choose from {', '.join(Settings.model_fields)}."
+                ) from None
+            if first["type"] == "value_error":
+                raise SettingsError(f"{reason}.") from None
+            raise SettingsError(f"{name} cannot be {first['input']!r}: {reason[0].lower()}{reason[1:]}.") from None
+
+    @model_validator(mode="after")
+    def _together(self) -> Settings:
+        if self.method not in METHODS:
+            raise ValueError(f"there is no method “{self.method}”: choose from {', '.join(METHODS)}")
+        if self.n_min > self.n_max:
+            raise ValueError(f"n_min ({self.n_min}) must not be larger than n_max ({self.n_max})")
+        return self
+
+    def but(self, **changes: Any) -> Settings:
+        """These settings with some changed, validated again."""
+        return Settings(**self.model_dump() | changes)
+
+    def relevant(self) -> dict[str, Any]:
+        """What makes a difference to the method: autoregressive decoding drafts nothing."""
+        drafting = {"n_max", "n_min", "length", "budget", "cap"}
+        return self.model_dump(exclude={"method"} | (drafting if self.method == "autoregressive" else set()))

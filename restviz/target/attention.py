@@ -1,0 +1,77 @@
+"""Arithmetic that does not depend on how tokens arrived.
+
+Floating-point sums depend on their order, and the order in which a forward adds up depends on how many rows it has and
+where in the KV cache the keys lie.  That is enough to turn a near-tie between two tokens, and is why most speculative
+decoders in half precision do not reproduce autoregressive text.  Two things have to be pinned down:
+
+- *attention* sums over all earlier tokens.  `exact_attention` computes it in float64 and rounds once at the end: the
+  order still changes the last of 53 bits, and rounding to the model's 8 or 24 bits hides it.
+- *matrix products* sum over features, in an order that the library picks by the number of rows.  `exact_products`
+  feeds them at most so many rows at a time, below the point where the order starts to change (see `probe.py`).
+
+Neither is needed for the prefill, which is the same forward whatever the method.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+EXACT = "restviz_exact"  # name of the attention implementation as transformers knows it
+
+
+def exact_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **kwargs,
+) -> tuple[torch.Tensor, None]:
+    """Grouped-query attention in float64, rounded once to the query's dtype.
+
+    query [b, heads, q, d]; key and value [b, kv_heads, k, d], float64 (`TreeCache` keeps them so).  `attention_mask` is
+    additive float64 [b, 1, q, q] over the last q keys, that is, the draft tree's ancestor mask: the committed tokens
+    before it are visible to every row.  None with q > 1 is the prefill: causal, by stock SDPA.
+    Returns [b, q, heads, d] and no weights.
+    """
+    batch, heads, q, dim = query.shape
+    kv_heads, k = key.shape[1], key.shape[2]
+    if attention_mask is None and q > 1:
+        causal = torch.ones(q, k, dtype=torch.bool, device=query.device).tril(k - q)[None, None]
+        stored = (key.to(query.dtype), value.to(query.dtype))  # exact: they were that before the cache widened them
+        return sdpa_attention_forward(module, query, *stored, causal, scaling=scaling, **kwargs)
+    grouped = query.to(torch.float64).mul_(dim**-0.5 if scaling is None else scaling)
+    scores = grouped.reshape(batch, kv_heads, heads // kv_heads * q, dim) @ key.transpose(2, 3)
+    if (softcap := kwargs.get("softcap")) is not None:
+        scores = scores.div_(softcap).tanh_().mul_(softcap)
+    if attention_mask is not None:
+        scores.view(batch, heads, q, k)[..., k - q :] += attention_mask
+    output = (torch.softmax(scores, dim=-1) @ value).view(batch, heads, q, -1)
+    return output.to(query.dtype).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(EXACT, exact_attention)
+
+
+def exact_products(model: nn.Module, rows: int) -> None:
+    """Make every `nn.Linear` of `model` (in place) multiply at most `rows` rows at a time in a tree forward.
+
+    A forward of more than `PREFILL` rows is a prefill and runs as it is.
+    """
+
+    def forward(self: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[-2] <= rows or x.shape[-2] > PREFILL:
+            return nn.functional.linear(x, self.weight, self.bias)
+        parts = [nn.functional.linear(part, self.weight, self.bias) for part in x.split(rows, dim=-2)]
+        return torch.cat(parts, dim=-2)
+
+    for module in model.modules():
+        if type(module) is nn.Linear:
+            module.forward = forward.__get__(module)
+
+
+PREFILL = 256  # rows; also the largest draft tree

@@ -1,0 +1,139 @@
+"""Target: the language model being sped up, and Session: one run's KV cache over it.
+
+A session's forward takes a draft tree and returns the target's logits at every node, all in one pass (tree attention:
+SpecInfer, REST section 3.3).  `commit` then keeps the accepted path.
+
+    L   committed tokens in the KV cache, the root not among them
+    n   rows of a forward: root and draft nodes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedTokenizerBase
+from transformers.modeling_utils import PreTrainedModel
+
+from restviz.target.cache import TreeCache
+from restviz.target.load import TargetError
+from restviz.trace import Environment, ModelInfo
+from restviz.tree import TokenTree
+
+PREFILL_ROWS = 512  # rows of one prefill forward: bounds the memory of attention over a long prompt
+
+
+@dataclass
+class Target:
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    info: ModelInfo
+    environment: Environment
+
+    @property
+    def exact(self) -> bool:
+        """Whether attention is the order-independent one."""
+        return self.environment.attention == "exact"
+
+    @property
+    def eos(self) -> frozenset[int]:
+        """Ids that end the text."""
+        ids = self.model.generation_config.eos_token_id
+        ids = self.tokenizer.eos_token_id if ids is None else ids
+        ids = [] if ids is None else [ids] if isinstance(ids, int) else ids
+        return frozenset(ids) | ({self.tokenizer.eos_token_id} - {None})
+
+    def session(self, capacity: int) -> Session:
+        """A run of at most `capacity` positions, draft nodes included."""
+        return Session(self, capacity)
+
+    def encode(self, prompt: str, chat: bool = True) -> list[int]:
+        """Token ids of a prompt, as a user message in the model's chat template when it has one and `chat` is set."""
+        if chat and self.tokenizer.chat_template:
+            message = [{"role": "user", "content": prompt}]
+            return list(self.tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False))
+        return list(self.tokenizer(prompt)["input_ids"])
+
+    def check_room(self, ids: list[int]) -> None:
+        """Raises TargetError when a prompt of these ids leaves no room for an answer in the context window."""
+        window = self.info.context_window
+        if not ids:
+            raise TargetError("The prompt has no tokens: write something for the model to continue.")
+        if len(ids) >= window:
+            raise TargetError(
+                f"The prompt has {len(ids)} tokens and {self.info.name} has room for {window}: shorten it."
+            )
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of generated ids, special tokens left out and white space as it is."""
+        return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+class Session:
+    """One run's state on the device.  `release` frees it; nothing else of a run stays behind."""
+
+    def __init__(self, target: Target, capacity: int):
+        self.model, self.exact = target.model, target.exact
+        layers = self.model.config.get_text_config().num_hidden_layers
+        self.cache = TreeCache(layers, capacity, torch.float64 if self.exact else None)
+
+    @property
+    def length(self) -> int:
+        """L, the number of committed tokens in the cache."""
+        return self.cache.length
+
+    @torch.inference_mode()
+    def prefill(self, ids: list[int]) -> torch.Tensor:
+        """Commit a prompt; returns the logits [vocab] after its last token."""
+        for start in range(0, len(ids), PREFILL_ROWS):
+            rows = ids[start : start + PREFILL_ROWS]
+            logits = self._forward(rows, range(start, start + len(rows)), None, last_only=True)
+            self.cache.commit(list(range(len(rows))))
+        return logits[-1]
+
+    @torch.inference_mode()
+    def forward(self, tree: TokenTree) -> torch.Tensor:
+        """Logits [n, vocab] after each node of `tree`; its rows are in the cache until the next `commit`."""
+        length, n = self.length, len(tree)
+        mask = None
+        if n > 1:
+            visible = torch.from_numpy(tree.ancestor_mask())
+            if self.exact:  # additive, over the tree's own columns
+                mask = torch.zeros(n, n, dtype=torch.float64).masked_fill_(~visible, float("-inf"))
+            else:
+                mask = torch.cat([torch.ones(n, length, dtype=torch.bool), visible], dim=1)
+            mask = mask.to(self.model.device)[None, None]
+        return self._forward(tree.token.tolist(), (length + tree.depth).tolist(), mask)
+
+    @torch.inference_mode()
+    def commit(self, nodes: list[int]) -> None:
+        """Keep the rows of these nodes of the last forward: the root (0) and the accepted path, in order."""
+        self.cache.commit(nodes)
+
+    def release(self) -> None:
+        self.cache = None
+
+    def _forward(self, tokens, positions, mask, last_only: bool = False) -> torch.Tensor:
+        device = self.model.device
+        output = self.model(
+            input_ids=torch.tensor([list(tokens)], device=device),
+            position_ids=torch.tensor([list(positions)], device=device),
+            attention_mask=mask,
+            use_cache=True,
+            logits_to_keep=1 if last_only else 0,
+            **{cache_argument(self.model): self.cache},
+        )
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # so that the time of a forward is the forward's
+        return output.logits[0]
+
+
+def cache_argument(model: PreTrainedModel) -> str:
+    """Name of the KV cache argument: transformers is renaming `past_key_values` to `cache`."""
+    import inspect
+
+    parameters = inspect.signature(type(model).forward).parameters
+    for name in ("cache", "past_key_values"):
+        if name in parameters:
+            return name
+    raise TargetError(f"{type(model).__name__} exposes no KV cache, which speculative decoding needs.")

@@ -1,0 +1,216 @@
+"""Trace: the recorded run, the one contract between the engine, the page and files.
+
+A trace is a header (what ran, on what), a list of steps (one target forward each) and an ending.  It is plain data:
+`Trace.save("run.json")` or `"run.json.gz"`, `Trace.load(path)`.  All times are milliseconds of wall clock.
+
+Step 0 is the prefill: its root is the last prompt token, its tree is the root alone, and its bonus is the first
+generated token.  Every later step verifies a draft tree.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from restviz.errors import RestvizError
+
+SCHEMA_VERSION = 1
+
+Fate = Literal["root", "accepted", "rejected", "pruned_first_token", "pruned_budget"]
+FinishReason = Literal["eos", "max_new_tokens", "context_window", "stopped"]
+
+
+class TraceError(RestvizError):
+    """A trace file that cannot be used."""
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Nodes(Record):
+    """The step's draft tree as parallel lists of length n, level order, node 0 the root (see `restviz.tree`).
+
+    Pruned nodes are here too (`fate` says so): their `parent` may be a verified node or another pruned one.
+    """
+
+    token: list[int]
+    parent: list[int] = Field(description="index of the parent, -1 for the root")
+    source: list[int] = Field(description="flags: 1 datastore, 2 context, 4 model; 0 for the root")
+    count: list[int] = Field(description="retrieved continuations that start with this node's path")
+    logp: list[float | None] = Field(description="draft model's cumulative log-probability, null where it has none")
+    target_p: list[float | None] = Field(
+        description="target's probability of this token after its parent, null where the target did not look"
+    )
+    fate: list[Fate]
+
+
+class Match(Record):
+    """What one retriever found: the longest suffix of the text that occurs in it."""
+
+    retriever: str = Field(description="name of the datastore, or 'context'")
+    length: int = Field(description="tokens of the longest matching suffix, 0 when nothing matched")
+    hits: int = Field(description="number of places where it occurs")
+    sampled: int = Field(description="continuations read: all hits, or a strided sample of them beyond the cap")
+
+
+class Look(Record):
+    """The target's most likely next tokens at a node that the verification visited, best first."""
+
+    node: int
+    token: list[int]
+    p: list[float] = Field(description="probabilities after temperature, top-k and top-p when sampling")
+
+
+class Times(Record):
+    """Wall clock of one step in milliseconds; the six parts add up to the step."""
+
+    retrieve: float = 0.0
+    draft: float = 0.0
+    fuse: float = 0.0
+    forward: float = 0.0
+    accept: float = 0.0
+    other: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.retrieve + self.draft + self.fuse + self.forward + self.accept + self.other
+
+
+class Step(Record):
+    index: int = Field(description="0 is the prefill")
+    position: int = Field(description="absolute position of the root = tokens already in the target's KV cache")
+    nodes: Nodes
+    matches: list[Match] = []
+    unrecorded: int = Field(0, description="pruned nodes that were too many to record")
+    accepted: list[int] = Field(description="accepted nodes from below the root down")
+    bonus: int | None = Field(description="target's own token after the accepted path; null if the text ended in it")
+    looks: list[Look] = []
+    times: Times
+
+    @property
+    def emitted(self) -> list[int]:
+        """Token ids that this step added to the text."""
+        return [self.nodes.token[i] for i in self.accepted] + ([] if self.bonus is None else [self.bonus])
+
+
+class ModelInfo(Record):
+    name: str
+    source: str = Field(description="asset or path it was loaded from")
+    revision: str | None = Field(description="hub commit or content hash of the weights file")
+    architecture: str
+    parameters: int
+    vocab_size: int
+    context_window: int
+    tokenizer: str = Field(description="fingerprint of the vocabulary")
+
+
+class Environment(Record):
+    device: str
+    device_name: str
+    dtype: str
+    attention: str = Field(description="'exact' (order-independent) or 'fast' (stock SDPA)")
+    bit_exact: bool | None = Field(description="tree forward = token-by-token forward to the last bit (probe at load)")
+    threads: int
+    versions: dict[str, str]
+    calibration: dict[str, float] = Field({}, description="what the choice of dtype was based on, milliseconds")
+
+
+class DatastoreInfo(Record):
+    name: str
+    fingerprint: str
+    tokens: int
+
+
+class Header(Record):
+    schema_version: Literal[1] = SCHEMA_VERSION
+    created: str = Field(description="UTC, ISO 8601")
+    method: str
+    parameters: dict[str, int | float | str | bool | None]
+    model: ModelInfo
+    environment: Environment
+    datastores: list[DatastoreInfo] = []
+    prompt: str = Field(description="what the user typed, before the chat template")
+    prompt_ids: list[int] = Field(description="what the target saw")
+
+
+class Finish(Record):
+    reason: FinishReason
+    message: str = Field(description="one sentence for people")
+
+
+class Trace(Record):
+    header: Header
+    steps: list[Step] = []
+    finish: Finish | None = Field(None, description="null while the run is under way")
+    text: str = Field("", description="the decoded answer, special tokens left out")
+    token_text: dict[int, str] = Field({}, description="text of every token id in the trace")
+    token_bytes: dict[int, str] = Field({}, description="hex bytes of the tokens that are not whole UTF-8 characters")
+
+    @property
+    def tokens(self) -> list[int]:
+        """Generated token ids, the first (from the prefill) included."""
+        return [token for step in self.steps for token in step.emitted]
+
+    @property
+    def forwards(self) -> int:
+        """Target forwards, prefill not counted."""
+        return max(len(self.steps) - 1, 0)
+
+    @property
+    def mean_generated_length(self) -> float:
+        """M: generated tokens per target forward, prefill and its token not counted (REST, section 4)."""
+        return sum(len(step.emitted) for step in self.steps[1:]) / self.forwards if self.forwards else 0.0
+
+    @property
+    def mean_generated_length_with_prefill(self) -> float:
+        """M as REST's paper counts it: the prefill is one of the forwards."""
+        return len(self.tokens) / len(self.steps) if self.steps else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Wall clock of decoding, prefill not counted."""
+        return sum(step.times.total for step in self.steps[1:]) / 1000
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Decoding speed, prefill and its token not counted."""
+        return sum(len(step.emitted) for step in self.steps[1:]) / self.seconds if self.seconds else 0.0
+
+    def save(self, path: str | Path) -> Path:
+        """Write as JSON, gzipped when the name ends in `.gz`."""
+        path = Path(path)
+        data = self.model_dump_json().encode()
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Read a trace written by `save`.  Raises TraceError with one sentence when that cannot be done."""
+        path = Path(path)
+        try:
+            data = path.read_bytes()
+            if data[:2] == b"\x1f\x8b":
+                data = gzip.decompress(data)
+            raw = json.loads(data)
+        except OSError as error:
+            raise TraceError(f"{path} cannot be read: {error.strerror or error}.") from None
+        except (EOFError, ValueError):
+            raise TraceError(f"{path} is not a RestViz trace: it is not (gzipped) JSON or it is cut short.") from None
+        version = raw.get("header", {}).get("schema_version") if isinstance(raw, dict) else None
+        if version is None:
+            raise TraceError(f"{path} is not a RestViz trace: it has no header with a schema version.")
+        if version != SCHEMA_VERSION:
+            raise TraceError(
+                f"{path} has trace schema version {version} and this RestViz reads version {SCHEMA_VERSION}: "
+                "record the run again, or open it with the RestViz that made it."
+            )
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as error:
+            where = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise TraceError(f"{path} is damaged: {where} is not what a trace has there.") from None

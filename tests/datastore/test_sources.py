@@ -1,0 +1,112 @@
+"""Recipes: which files they choose, and one clear sentence for everything that can be wrong in one."""
+
+from __future__ import annotations
+
+import sysconfig
+
+import pytest
+
+from restviz.assets import AssetError
+from restviz.datastore import DatastoreError, Source, load_recipe, recipe_from_files
+from restviz.datastore.sources import RECIPES
+
+GOOD = """title = "t"
+description = "d"
+[[source]]
+asset = "stdlib:"
+licence = "l"
+attribution = "a"
+"""
+
+
+def test_the_default_recipe():
+    recipe = load_recipe("python-code")
+    assert (recipe.name, recipe.split) == ("python-code", "file")
+    names = [name for _, name, _ in recipe.files()]
+    assert names == sorted(names)
+    assert {"argparse.py", "asyncio/base_events.py", "json/decoder.py"} <= set(names)
+    assert all(name.endswith(".py") for name in names)
+    for part in ("test", "tests", "idle_test", "site-packages", "__pycache__"):
+        assert not [name for name in names if part in name.split("/")[:-1]]
+    assert not [name for name in names if name.startswith(("_sysconfigdata", "config-"))], "these hold local paths"
+
+
+def test_a_recipe_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    recipe = load_recipe(str(path))
+    assert (recipe.name, recipe.title, recipe.description, recipe.split) == ("mine", "t", "d", "file")
+    assert recipe.sources == [Source("stdlib:", "l", "a", None, ["**/*"], [])]
+    assert all(load_recipe(str(p)).sources for p in RECIPES.glob("*.toml")), "every recipe of the repository is one"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("title", "titel"), "has no “title”"),
+        (('asset = "stdlib:"\n', ""), "has no “asset” in source 1"),
+        (("[[source]]", "[[sauce]]"), "has no \\[\\[source\\]\\]"),
+        (("[[source]]", "[source]"), "has no \\[\\[source\\]\\]"),
+        (('"d"', "1"), "“description” must be a string"),
+        (('"l"', "['l']"), "“licence” in source 1 must be a string"),
+        (('"a"\n', '"a"\ninclude = "*.py"'), "“include” in source 1 must be a list of strings"),
+        (('"a"\n', '"a"\nexclude = [1]'), "“exclude” in source 1 must be a list of strings"),
+        (('"a"\n', '"a"\nlicense = "l"'), "has an unknown key “license” in source 1"),
+        (('"d"', '"d"\nsplitt = "file"'), "has an unknown key “splitt”"),
+        (('"d"', '"d"\nsplit = "line"'), "“split” must be “file”, not “line”"),
+        (('"d"', '"d'), "is not valid TOML"),
+    ],
+)
+def test_mistakes_in_a_recipe(tmp_path, change, message):
+    path = tmp_path / "mine.toml"
+    assert GOOD.count(change[0]) == 1
+    path.write_text(GOOD.replace(*change))
+    with pytest.raises(DatastoreError, match=message):
+        load_recipe(str(path))
+
+
+def test_an_unknown_recipe(tmp_path):
+    with pytest.raises(DatastoreError, match=r"There is no datastore recipe nothing \(known ones: .*python-code"):
+        load_recipe("nothing")
+    with pytest.raises(DatastoreError, match="There is no datastore recipe"):
+        load_recipe(str(tmp_path / "nothing.toml"))
+    with pytest.raises(DatastoreError, match="is no name for a datastore"):
+        recipe_from_files([str(tmp_path)], name="../up")
+    with pytest.raises(DatastoreError, match="is neither a recipe nor a file or folder"):
+        recipe_from_files([str(tmp_path / "nothing")])
+
+
+def test_an_asset_that_cannot_be_had(tmp_path):
+    with pytest.raises(AssetError, match="does not exist"):
+        Source(f"file:{tmp_path}/nothing", "l", "a").files()
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "chosen"),
+    [
+        (["**/*"], [], ["a.py", "b.txt", "sub/a.py", "sub/tests/a.py", "tests/a.py"]),
+        (["**/*.py"], [], ["a.py", "sub/a.py", "sub/tests/a.py", "tests/a.py"]),
+        (["*.py"], [], ["a.py"]),
+        (["sub/*"], [], ["sub/a.py"]),
+        (["sub/**"], [], ["sub/a.py", "sub/tests/a.py"]),
+        (["**/*.py", "?.txt"], ["**/tests/**"], ["a.py", "b.txt", "sub/a.py"]),
+        (["**/*"], ["sub/**", "a.py"], ["b.txt", "tests/a.py"]),
+    ],
+)
+def test_globs(tmp_path, include, exclude, chosen):
+    for name in ("a.py", "b.txt", "sub/a.py", "sub/tests/a.py", "tests/a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("x")
+    source = Source(f"file:{tmp_path}", "l", "a", include=include, exclude=exclude)
+    assert [name for name, _ in source.files()] == chosen
+    assert all(path == tmp_path / name for name, path in source.files())
+
+
+def test_a_source_that_is_one_file(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    assert Source(f"file:{tmp_path}/a.txt", "l", "a").files() == [("a.txt", tmp_path / "a.txt")]
+
+
+def test_the_standard_library_is_the_running_interpreters():
+    (_, path), *_ = Source("stdlib:", "l", "a", include=["argparse.py"], exclude=["*/**"]).files()
+    assert str(path).startswith(sysconfig.get_paths()["stdlib"])
