@@ -1,0 +1,56 @@
+# RestViz: `make demo` opens the page, `make test` runs everything.  Both work on a fresh machine with Python >= 3.11
+# and can be repeated at no cost: a stage runs again only when what it depends on has changed.
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || echo python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+HOST ?= 127.0.0.1
+PORT ?= 7860
+export HOST PORT
+
+.PHONY: demo test lint bench shots clean
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/.installed
+	@$(BIN)/python -m restviz prepare
+	@$(BIN)/python app.py
+
+test: $(VENV)/.installed-dev
+	@$(BIN)/python tests/browser/bring.py
+	@$(BIN)/python -m restviz prepare
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+# every figure that README quotes
+bench: $(VENV)/.installed
+	@$(BIN)/python -m restviz bench retrieval
+	@$(BIN)/python -m restviz bench baseline
+	@$(BIN)/python -m restviz bench attention
+	@$(BIN)/python -m restviz bench speed --budget 15
+	@$(BIN)/python -m restviz bench lossless
+
+# the pictures in README, taken from the running page
+shots: $(VENV)/.installed-dev
+	@$(BIN)/python tests/browser/bring.py
+	@$(BIN)/python tests/browser/shots.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis out
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "RestViz needs Python 3.11 or newer; set PYTHON to one: make PYTHON=python3.12 demo" >&2; exit 1; }
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: requirements.txt constraints.txt | $(VENV)/bin/python
+	@echo "installing (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -r requirements.txt -c constraints.txt
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
+	@echo "installing what the tests need"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt -c constraints.txt
+	@touch $@
