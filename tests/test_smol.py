@@ -57,7 +57,7 @@ def test_text_is_autoregressive_text_in_bf16(smol_bf16, prompt, chat, sampling):
 
 def test_rest_accepts_drafts_on_code(smol_fp32):
     prompt, chat = all_prompts()[0]
-    _, rest = both(smol_fp32, prompt, chat, max_new_tokens=LENGTH)
+    _, rest = both(smol_fp32, prompt, chat, max_new_tokens=LENGTH, budget=64)
     assert rest.mean_generated_length > 1.2
     assert any(step.matches[0].length >= 4 for step in rest.steps[1:])
     assert max(sum(fate in ("accepted", "rejected") for fate in step.nodes.fate) for step in rest.steps) > 40

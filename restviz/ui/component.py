@@ -1,0 +1,59 @@
+"""The player as a Gradio component, and the static files it needs.
+
+The component is an empty host with a fixed template: Gradio only carries messages (see `restviz.ui.runner`) to it as
+its value, and everything is drawn by the player's own JavaScript.  All files are served by this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import plotly
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+PLAYER = Path(__file__).parent / "player"
+SCRIPTS = (
+    "dom.js",
+    "model.js",
+    "answer.js",
+    "timeline.js",
+    "treelayout.js",
+    "tree.js",
+    "charts.js",
+    "verdict.js",
+    "inspector.js",
+    "view.js",
+    "player.js",
+)
+BASE = "restviz/"  # relative: it also holds behind a proxy that serves the page under a path
+
+
+def routes() -> list[Mount]:
+    """Routes for `launch(app_kwargs={"routes": routes()})`: the player's files and the plotly.js that plotly ships."""
+    bundle = Path(plotly.__file__).parent / "package_data"
+    return [
+        Mount(f"/{BASE}player", StaticFiles(directory=PLAYER)),
+        Mount(f"/{BASE}plotly", StaticFiles(directory=bundle)),
+    ]
+
+
+def player(server_functions: list[Callable[[Any], str]]) -> gr.HTML:
+    """Shows runs; its value is the latest message as a JSON string.
+
+    Not a subclass of gr.HTML: Gradio would write a .pyi file next to the module that defines one.
+    """
+    head = f'<link rel="stylesheet" href="{BASE}player/player.css">'
+    head += "".join(f'<script src="{BASE}player/{name}"></script>' for name in (*SCRIPTS, "gradio.js"))
+    return gr.HTML(
+        "{}",
+        html_template='<div class="rv-host"></div>',
+        js_on_load=f'RestViz.connect(element, props, server, watch, "{BASE}");',
+        apply_default_css=False,
+        head=head,
+        server_functions=server_functions,
+        elem_id="rv-player",
+    )

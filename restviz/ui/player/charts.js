@@ -1,0 +1,187 @@
+/* Live charts with plotly.js.  Points are collected, and while a run is live the charts take turns and only those in
+   view are drawn: a redraw costs tens of milliseconds, which a step on screen must not wait for. */
+(function (RestViz) {
+  "use strict";
+  const { el } = RestViz;
+
+  const EVERY = 300; // ms between two redraws while running: more would cost the model's own processor time
+  const PARTS = ["forward", "retrieve", "draft", "fuse", "accept", "other"];
+  const PATTERNS = { forward: "", retrieve: "/", draft: "x", fuse: "+", accept: "\\", other: "." };
+  const CONFIG = { displayModeBar: false, responsive: true };
+
+  class Charts {
+    constructor(host, { onSeek }) {
+      this.onSeek = onSeek;
+      const panel = (id, title, caption) => {
+        const plot = el("div", { class: "rv-plot", id: null });
+        host.append(el("figure", { class: "rv-chart", "data-chart": id },
+          el("figcaption", {}, el("strong", { text: title }), el("span", { text: caption })), plot));
+        return plot;
+      };
+      this.race = panel("race", "Tokens over time", "against the measured baseline, without the prefill");
+      this.tokens = panel("tokens", "Tokens per step", "accepted from the draft, plus the target's own");
+      this.times = panel("times", "Time per step", "where the milliseconds of a step go");
+      this.live = false;
+      this.unseen = new Set();
+      const seen = new IntersectionObserver((entries) => {
+        for (const { target, isIntersecting } of entries) this.unseen[isIntersecting ? "delete" : "add"](target);
+        this.append();
+      });
+      [this.race, this.tokens, this.times].forEach((plot) => seen.observe(plot));
+      this.sizes = new ResizeObserver(() => this.ready && this.each((plot) => this.plotly.Plots.resize(plot)));
+    }
+
+    /** plotly.js may arrive after the first steps. */
+    attach(plotly) {
+      this.plotly = plotly;
+      this.ready = false;
+      this.redraw();
+    }
+
+    each(action) { [this.race, this.tokens, this.times].filter((plot) => plot.data).forEach(action); }
+
+    /** Show these runs; drawing everything anew happens here only, steps are added by `append`. */
+    reset(run, baseline) {
+      this.run = run;
+      this.baseline = baseline;
+      this.redraw();
+    }
+
+    colours() {
+      const style = getComputedStyle(this.race);
+      const get = (name) => style.getPropertyValue(name).trim();
+      return {
+        ink: get("--ink-2"), grid: get("--line"), run: get("--datastore"), bonus: get("--bonus"), base: get("--ink-3"),
+        forward: get("--forward"), retrieve: get("--datastore"), draft: get("--model"), fuse: get("--context"),
+        accept: get("--bonus"), other: get("--ink-3"), panel: get("--panel"),
+      };
+    }
+
+    axes(x, y, extra) {
+      const c = this.c;
+      const axis = { gridcolor: c.grid, zeroline: false, linecolor: c.grid, ticks: "", automargin: true };
+      return {
+        margin: { l: 44, r: 10, t: 24, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+        font: { color: c.ink, size: 11, family: "system-ui, sans-serif" }, bargap: 0.15, showlegend: true,
+        legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom", font: { size: 11 }, traceorder: "normal" },
+        hoverlabel: { bgcolor: c.panel, bordercolor: c.grid, font: { color: c.ink } },
+        xaxis: { ...axis, title: { text: x, standoff: 4 }, rangemode: "tozero" },
+        yaxis: { ...axis, title: { text: y, standoff: 4 }, rangemode: "tozero" }, ...extra,
+      };
+    }
+
+    redraw() {
+      if (!this.plotly || !this.run) return;
+      const c = (this.c = this.colours()), { run, baseline } = this;
+      this.drawn = { race: 0, base: 0, tokens: 0, times: 0 };
+      this.lined = undefined;
+      const line = (name, colour, dash) => ({
+        x: [0], y: [0], name, mode: "lines", line: { color: colour, width: 2.5, dash, shape: "linear" },
+        hovertemplate: "%{y} tokens after %{x:.2f} s<extra>" + name + "</extra>",
+      });
+      const race = [];
+      if (!run.isBaseline) race.push(line("REST", c.run));
+      race.push(line("autoregressive", c.base, "dash"));
+      const bar = (name, colour, pattern, unit) => ({
+        type: "bar", x: [], y: [], name,
+        marker: { color: colour, pattern: { shape: pattern, fillmode: "overlay", size: 5, solidity: 0.25, fgcolor: c.panel } },
+        hovertemplate: `step %{x}: %{y} ${unit}<extra>${name}</extra>`,
+      });
+      this.parts = PARTS.filter((part) => ["forward", "other"].includes(part) || run.steps.some((step) => step.times[part] > 0)
+        || (part !== "draft" && part !== "fuse" && !run.isBaseline));
+      const stacked = { barmode: "stack" };
+      this.ready = false;
+      const drawing = Promise.all([
+        this.plotly.react(this.race, race, this.axes("seconds", "tokens"), CONFIG),
+        this.plotly.react(this.tokens, [bar("accepted", c.run, "", "tokens"), bar("target's own", c.bonus, "/", "token")],
+          this.axes("step", "tokens", stacked), CONFIG),
+        this.plotly.react(this.times, this.parts.map((part) => bar(part, c[part], PATTERNS[part], "ms")),
+          this.axes("step", "ms", stacked), CONFIG),
+      ]);
+      this.drawing = drawing;
+      drawing.then(() => {
+        if (this.drawing !== drawing) return;
+        this.ready = true;
+        for (const plot of [this.tokens, this.times]) {
+          plot.removeAllListeners?.("plotly_click");
+          plot.on("plotly_click", (event) => this.onSeek(event.points[0].x));
+        }
+        this.sizes.observe(this.race);
+        this.flush();
+      });
+    }
+
+    /** A step was added, or another one is on screen. */
+    append() {
+      if (!this.timer) this.timer = setTimeout(() => { this.timer = null; this.flush(); }, this.live ? EVERY : 40);
+    }
+
+    /** Draw what is new: everything, or the next chart in turn while a run is live. */
+    flush() {
+      if (!this.ready) return;
+      const jobs = [["race", () => this.addRace()], ["tokens", () => this.addTokens()], ["times", () => this.addTimes()]]
+        .filter(([name]) => !this.unseen.has(this[name]));
+      if (!this.live) {
+        jobs.forEach(([, draw]) => draw());
+        this.line();
+      } else if (jobs.length) {
+        this.turn = ((this.turn ?? -1) + 1) % jobs.length;
+        jobs[this.turn][1]();
+        if (jobs.some(([name]) => this.drawn[name] < this.run.steps.length)) this.append();
+      }
+    }
+
+    addRace() {
+      const runs = [[this.run, 0, "race"], ...(this.run.isBaseline ? [] : [[this.baseline, 1, "base"]])];
+      for (const [model, trace, key] of runs) {
+        if (!model || model.steps.length <= this.drawn[key]) continue;
+        const x = [], y = [];
+        for (let i = Math.max(this.drawn[key], 1); i < model.steps.length; i++) {
+          x.push(model.seconds[i]);
+          y.push(model.start[i] + model.emitted(i) - model.emitted(0));
+        }
+        if (x.length) this.plotly.extendTraces(this.race, { x: [x], y: [y] }, [trace]);
+        this.drawn[key] = model.steps.length;
+      }
+    }
+
+    fresh(key) {
+      const steps = this.run.steps.slice(this.drawn[key]);
+      this.drawn[key] = this.run.steps.length;
+      return steps;
+    }
+
+    addTokens() {
+      const steps = this.fresh("tokens"), x = steps.map((step) => step.index);
+      if (!x.length) return;
+      const y = [steps.map((step) => step.accepted.length), steps.map((step) => (step.bonus === null ? 0 : 1))];
+      this.plotly.extendTraces(this.tokens, { x: [x, x], y }, [0, 1]);
+    }
+
+    /** The prefill reads the whole prompt: next to it all other bars would be flat, so it has no bar here. */
+    addTimes() {
+      const steps = this.fresh("times").filter((step) => step.index > 0), x = steps.map((step) => step.index);
+      if (!x.length) return;
+      const y = this.parts.map((part) => steps.map((step) => step.times[part]));
+      this.plotly.extendTraces(this.times, { x: y.map(() => x), y }, y.map((_, k) => k));
+    }
+
+    /** A line at the step on screen. */
+    mark(i) {
+      this.current = i;
+      this.append();
+    }
+
+    line() {
+      const i = this.current;
+      if (i === undefined || (i === this.lined && !this.unseen.size)) return;
+      this.lined = i;
+      const shapes = [{
+        type: "line", xref: "x", yref: "paper", x0: i, x1: i, y0: 0, y1: 1, line: { color: this.c.ink, width: 1, dash: "dot" },
+      }];
+      for (const plot of [this.tokens, this.times]) if (!this.unseen.has(plot)) this.plotly.relayout(plot, { shapes });
+    }
+  }
+
+  RestViz.Charts = Charts;
+})((globalThis.RestViz = globalThis.RestViz || {}));

@@ -1,0 +1,76 @@
+/* The glue between Gradio and the player; the only file here that knows Gradio.
+
+   The component's value is one message as JSON (restviz/ui/runner.py makes it): some steps of a run, and what is going
+   on.  Gradio may drop a value when a newer one comes at once, so every message says which steps it carries; steps that
+   are missing are fetched with server.steps.  Messages are handled strictly one after another. */
+(function (RestViz) {
+  "use strict";
+
+  function loadScript(src) {
+    return new Promise((resolve) => {
+      const script = RestViz.el("script", { src, on: { load: () => resolve(globalThis.Plotly), error: () => resolve(null) } });
+      document.head.append(script);
+    });
+  }
+
+  RestViz.connect = (element, props, server, watch, base) => {
+    const player = RestViz.createPlayer(element.querySelector(".rv-host"), {
+      plotly: loadScript(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
+      isDark: () => document.body.classList.contains("dark"),
+    });
+    new MutationObserver(() => player.theme()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    RestViz.player = player; // one a page; tests read it
+    const models = new Map(); // run id -> TraceModel
+
+    async function steps(message) {
+      let model = models.get(message.run);
+      const have = model ? model.steps.length : 0;
+      if (!model ? message.from > 0 || !message.header : message.from > have) {
+        Object.assign(message, JSON.parse(await server.steps([message.run, have])));
+      }
+      if (!model) {
+        if (message.baseline) player.setBaseline(await baseline(message.baseline));
+        models.set(message.run, (model = player.start(message.header, message)));
+      }
+      message.steps.forEach((step, k) => {
+        if (message.from + k === model.steps.length) player.push(step, message.text, message.bytes, message.at[k]);
+      });
+      if (message.end && !model.finish) player.finish(message.end);
+    }
+
+    /** A baseline measured earlier in this session: usually still here, else fetched whole. */
+    async function baseline(id) {
+      if (!models.has(id)) {
+        const message = JSON.parse(await server.steps([id, 0]));
+        models.set(id, RestViz.TraceModel.from({
+          header: message.header, steps: message.steps, finish: message.end, token_text: message.text, token_bytes: message.bytes,
+        }));
+      }
+      return models.get(id);
+    }
+
+    let queue = Promise.resolve(), told = false; // told: a run has something to say, which loading must not overwrite
+    watch("value", () => {
+      const message = JSON.parse(props.value);
+      told = true;
+      queue = queue.then(async () => {
+        if (message.run) await steps(message);
+        if (message.note !== undefined) player.note(message.note, message.busy);
+        player.fail(message.error);
+      }).catch((error) => player.fail("The page could not show a step: " + error.message));
+    });
+
+    async function engine() {
+      try {
+        const state = JSON.parse(await server.engine(0));
+        player.foot(state.footer);
+        if (state.error) player.fail(state.error);
+        else {
+          if (!told) player.note(state.note);
+          if (!state.ready) setTimeout(engine, 700);
+        }
+      } catch { setTimeout(engine, 3000); }
+    }
+    engine();
+  };
+})((globalThis.RestViz = globalThis.RestViz || {}));

@@ -1,0 +1,134 @@
+/* A run as the browser holds it: the trace (see restviz/trace.py) plus what drawing needs again and again.
+   Classic scripts under one name, RestViz: they load over http, from a file and inlined, without a build step. */
+(function (RestViz) {
+  "use strict";
+
+  const DATASTORE = 1, CONTEXT = 2, MODEL = 4;
+
+  /** Kind of a source flag set: the class names used for colour, and its name for people. */
+  function origin(flags) {
+    const names = [];
+    if (flags & DATASTORE) names.push("datastore");
+    if (flags & CONTEXT) names.push("context");
+    if (flags & MODEL) names.push("model");
+    return { kind: names.length === 1 ? names[0] : names.length ? "fused" : "bonus", label: names.join(" + ") };
+  }
+
+  /** One line for a token's text: white space made visible, nothing interpreted. */
+  function visible(text) {
+    return text
+      .replace(/\r?\n/g, "↵").replace(/\t/g, "⇥")
+      .replace(/ {4,}/g, (run) => "␣×" + run.length).replace(/ /g, "·");
+  }
+
+  /** Turns tokens into text as they come.  Bytes of a character that is not complete yet are held back. */
+  class Decoder {
+    constructor() { this.utf8 = new TextDecoder("utf-8"); this.held = false; }
+    next(text, hex) {
+      if (hex === undefined) {
+        const before = this.held ? this.utf8.decode() : "";
+        this.held = false;
+        return before + text;
+      }
+      const bytes = new Uint8Array((hex.match(/../g) || []).map((byte) => parseInt(byte, 16)));
+      const out = this.utf8.decode(bytes, { stream: true });
+      this.held = out === "";
+      return out;
+    }
+  }
+
+  class TraceModel {
+    constructor(header) {
+      this.header = header;
+      this.steps = [];
+      this.finish = null;
+      this.text = {};
+      this.bytes = {};
+      this.tokens = [];       // {id, text, step, node, kind, label, partial}
+      this.start = [];        // index of a step's first token
+      this.seconds = [];      // decoding time at the end of a step, prefill not counted
+      this.decoder = new Decoder();
+    }
+
+    static from(trace) {
+      const model = new TraceModel(trace.header);
+      model.learn(trace.token_text, trace.token_bytes);
+      for (const step of trace.steps) model.push(step);
+      model.finish = trace.finish;
+      return model;
+    }
+
+    learn(text, bytes) { Object.assign(this.text, text || {}); Object.assign(this.bytes, bytes || {}); }
+
+    push(step) {
+      const nodes = step.nodes;
+      this.start.push(this.tokens.length);
+      for (const i of step.accepted) this.add(nodes.token[i], step.index, i, origin(nodes.source[i]));
+      if (step.bonus !== null) this.add(step.bonus, step.index, null, { kind: "bonus", label: "target" });
+      const before = this.seconds.length ? this.seconds[this.seconds.length - 1] : 0;
+      this.steps.push(step);
+      this.seconds.push(step.index === 0 ? 0 : before + TraceModel.ms(step) / 1000);
+    }
+
+    add(id, step, node, { kind, label }) {
+      const hex = this.bytes[id];
+      const text = this.decoder.next(this.text[id] ?? "", hex);
+      this.tokens.push({ id, text, step, node, kind, label, partial: hex !== undefined });
+    }
+
+    /** Text of a token id on its own, for labels. */
+    label(id) {
+      if (this.bytes[id] !== undefined) return "⟨" + this.bytes[id] + "⟩";
+      const text = this.text[id];
+      return text === undefined ? "#" + id : text === "" ? "∅" : visible(text);
+    }
+
+    static ms(step) {
+      const t = step.times;
+      return t.retrieve + t.draft + t.fuse + t.forward + t.accept + t.other;
+    }
+
+    emitted(i) { return (i + 1 < this.start.length ? this.start[i + 1] : this.tokens.length) - this.start[i]; }
+
+    get isBaseline() { return this.header.method === "autoregressive"; }
+    get forwards() { return Math.max(this.steps.length - 1, 0); }
+    get decoded() { return this.steps.length ? this.tokens.length - this.emitted(0) : 0; }
+    get meanLength() { return this.forwards ? this.decoded / this.forwards : 0; }
+    get duration() { return this.seconds.length ? this.seconds[this.seconds.length - 1] : 0; }
+    get speed() { return this.duration > 0 ? this.decoded / this.duration : 0; }
+
+    /** Tokens per second of the first `count` tokens (prefill and its token not counted). */
+    speedOf(count) {
+      let step = 0;
+      while (step + 1 < this.steps.length && this.start[step] + this.emitted(step) < count) step++;
+      const tokens = this.start[step] + this.emitted(step) - this.emitted(0);
+      return this.seconds[step] > 0 ? tokens / this.seconds[step] : 0;
+    }
+
+    /** 10th and 90th percentile of the forwards' times in ms, prefill left out; null while there are few. */
+    get spread() {
+      const times = this.steps.slice(1).map((step) => step.times.forward).sort((a, b) => a - b);
+      return times.length < 10 ? null : [0.1, 0.9].map((q) => times[Math.floor(q * (times.length - 1))]);
+    }
+
+    path(step, node) {
+      const path = [];
+      for (let i = node; i > 0; i = step.nodes.parent[i]) path.unshift(i);
+      return path;
+    }
+  }
+
+  /** Token-by-token comparison of two runs: where they part, if they do, and whether one is simply not finished. */
+  function compare(run, baseline) {
+    const n = Math.min(run.tokens.length, baseline.tokens.length);
+    for (let i = 0; i < n; i++) {
+      if (run.tokens[i].id !== baseline.tokens[i].id) return { state: "differs", at: i };
+    }
+    if (!run.finish) return { state: "running", at: n };
+    if (run.finish.reason === "stopped") return { state: "stopped", at: n };
+    if (run.tokens.length !== baseline.tokens.length) return { state: "length", at: n };
+    return { state: "identical", at: n };
+  }
+
+  Object.assign(RestViz, { TraceModel, compare, origin, visible });
+})((globalThis.RestViz = globalThis.RestViz || {}));

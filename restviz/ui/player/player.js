@@ -1,0 +1,252 @@
+/* RestViz player: createPlayer(host, {plotly, isDark}) shows a run while it happens, or a finished trace.
+
+   start(header, {role, text, bytes})   a run begins; role "baseline" is measured first, "run" is compared with it;
+                                  text and bytes name the prompt's token ids
+   push(step, text, bytes, at)    one more step of it, with the text of new token ids; at: when the engine made it (s)
+   finish(finish)                 it ended
+   load(trace, {baseline})        a finished trace, stepped from the first step on
+   note(text), fail(text)         a line about what is going on, a line about what went wrong
+   latencies                      ms from "the engine made it" to "it is on screen", one number a step
+
+   The player knows nothing of Gradio; what it needs from the page is a host element, and plotly.js for the charts. */
+(function (RestViz) {
+  "use strict";
+  const { TraceModel, el } = RestViz;
+
+  const tick = (() => { // runs after the frame that is being made has been painted
+    const channel = new MessageChannel(), waiting = [];
+    channel.port1.onmessage = () => waiting.splice(0).forEach((callback) => callback());
+    return (callback) => { waiting.push(callback); channel.port2.postMessage(0); };
+  })();
+
+  class Player {
+    constructor(host, { plotly = globalThis.Plotly, isDark = null } = {}) {
+      this.host = host;
+      host.classList.add("rv");
+      this.isDark = isDark || (() => matchMedia("(prefers-color-scheme: dark)").matches);
+      const v = (this.view = RestViz.buildView(host));
+      this.models = { run: null, baseline: null };
+      this.role = "run";
+      this.current = -1;
+      this.live = false;
+      this.follow = true;
+      this.latencies = [];
+      this.unseen = [];
+      this.verdict = new RestViz.Verdict(v.verdict);
+      this.answer = new RestViz.AnswerView(v.answer, { onStep: (i) => this.seek(i), onHover: (token) => this.pointToken(token) });
+      this.timeline = new RestViz.Timeline(v.timeline, { onSeek: (i) => this.seek(i) });
+      this.tree = new RestViz.TreeView(v.tree, { onPoint: (node) => this.pointNode(node) });
+      this.inspector = new RestViz.Inspector(v.inspector);
+      this.charts = new RestViz.Charts(v.charts, { onSeek: (i) => this.seek(i) });
+      this.theme();
+      Promise.resolve(plotly).then((loaded) => loaded && this.charts.attach(loaded));
+      v.first.addEventListener("click", () => this.seek(0));
+      v.back.addEventListener("click", () => this.seek(this.current - 1));
+      v.next.addEventListener("click", () => this.seek(this.current + 1));
+      v.last.addEventListener("click", () => this.seek(Infinity));
+      v.play.addEventListener("click", () => this.toggle());
+      v.pruned.addEventListener("change", () => this.draw());
+      this.onKey = (event) => this.key(event);
+      document.addEventListener("keydown", this.onKey);
+      matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.theme());
+    }
+
+    get model() { return this.models[this.role]; }
+
+    theme() {
+      const dark = this.isDark() ? "dark" : "light";
+      if (this.host.dataset.theme === dark) return;
+      this.host.dataset.theme = dark;
+      this.charts.redraw();
+    }
+
+    /* ---- a run, live ---- */
+
+    start(header, { role = "run", text = {}, bytes = {} } = {}) {
+      const model = new TraceModel(header);
+      model.learn(text, bytes);
+      this.begin(model, role);
+      this.live = this.charts.live = true;
+      return model;
+    }
+
+    /** A baseline that was measured before is there at once. */
+    setBaseline(model) { this.models.baseline = model; }
+
+    begin(model, role) {
+      this.pause();
+      this.role = role;
+      this.models[role] = model;
+      if (role === "baseline") this.models.run = null;
+      this.current = -1;
+      this.follow = true;
+      this.unseen = [];
+      if (role === "run") this.latencies = [];
+      const v = this.view;
+      v.empty.hidden = true;
+      v.main.hidden = v.keys.hidden = false;
+      v.alert.hidden = true;
+      v.answerTitle.textContent = model.isBaseline ? "Answer (autoregressive)" : "Answer";
+      this.answer.reset(model);
+      this.timeline.reset(model);
+      this.charts.reset(model, this.models.baseline);
+      this.verdict.show(model, model.isBaseline ? null : this.models.baseline);
+      this.draw();
+    }
+
+    push(step, text, bytes, at) {
+      const { model } = this;
+      model.learn(text, bytes);
+      model.push(step);
+      this.answer.append(step.index);
+      this.timeline.append(step.index);
+      this.charts.append();
+      if (at && this.role === "run") this.unseen.push(at);
+      this.schedule();
+    }
+
+    finish(finish) {
+      this.model.finish = finish;
+      this.live = this.charts.live = false;
+      this.charts.append();
+      this.schedule();
+    }
+
+    /** Draw once a frame at most, whatever arrives meanwhile. */
+    schedule() {
+      if (this.frame) return;
+      this.frame = requestAnimationFrame(() => {
+        this.frame = null;
+        if (this.follow) this.current = this.model.steps.length - 1;
+        this.draw();
+        const shown = this.unseen.splice(0);
+        tick(() => shown.forEach((at) => this.latencies.push(Date.now() - at * 1000)));
+      });
+    }
+
+    load(trace, { baseline = null } = {}) {
+      if (baseline) this.models.baseline = baseline instanceof TraceModel ? baseline : TraceModel.from(baseline);
+      this.live = this.charts.live = false;
+      this.begin(TraceModel.from(trace), "run");
+      this.seek(0);
+    }
+
+    note(text, busy = true) { this.line(this.view.note, text, busy ? "busy" : "done"); }
+    fail(text) { this.line(this.view.alert, text, "error"); }
+
+    line(node, text, kind) {
+      node.hidden = !text;
+      node.dataset.kind = kind;
+      if (node.textContent !== (text || "")) node.textContent = text || "";
+    }
+
+    foot(text) { this.view.foot.textContent = text; }
+
+    /* ---- stepping ---- */
+
+    seek(i) {
+      if (!this.model) return;
+      const last = this.model.steps.length - 1;
+      this.current = Math.max(0, Math.min(last, i));
+      this.follow = this.current === last;
+      if (this.current === last) this.pause();
+      this.draw();
+    }
+
+    toggle() {
+      if (this.playing) return this.pause();
+      if (!this.model || this.live) return;
+      if (this.current >= this.model.steps.length - 1) this.seek(0);
+      this.playing = true;
+      this.playButton();
+      this.advance();
+    }
+
+    advance() {
+      const pace = +this.view.pace.value;
+      const next = this.model.steps[this.current + 1];
+      if (!next) return this.pause();
+      this.timer = setTimeout(() => { this.seek(this.current + 1); if (this.playing) this.advance(); }, pace || TraceModel.ms(next));
+    }
+
+    pause() {
+      clearTimeout(this.timer);
+      this.playing = false;
+      this.playButton();
+    }
+
+    playButton() {
+      const { play } = this.view;
+      play.replaceChildren(RestViz.picture(this.playing ? "pause" : "play"));
+      play.setAttribute("aria-label", this.playing ? "Pause" : "Play");
+    }
+
+    key(event) {
+      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !this.model) return;
+      const at = event.target, range = at === this.timeline.range;
+      const typing = !range && at.closest?.("input, textarea, select, [contenteditable=true], [role=listbox], [role=slider]");
+      const space = event.key === " ";
+      if (typing && !(at === this.view.pruned && !space)) return;
+      if (space && at.closest?.("button, a, summary, [role=button]")) return;
+      if (event.key === "ArrowLeft") this.seek(this.current - 1);
+      else if (event.key === "ArrowRight") this.seek(this.current + 1);
+      else if (event.key === "Home") this.seek(0);
+      else if (event.key === "End") this.seek(Infinity);
+      else if (space) this.toggle();
+      else return;
+      event.preventDefault();
+    }
+
+    /* ---- drawing ---- */
+
+    draw() {
+      const { model, current, view: v } = this;
+      if (!model) return;
+      const step = model.steps[current];
+      this.verdict.show(model, model.isBaseline ? null : this.models.baseline);
+      const total = model.steps.length;
+      v.where.textContent = !total ? "waiting for the first step"
+        : `step ${current} of ${total - 1}${this.live ? (this.follow ? " · live" : " · still running, End follows") : ""}`;
+      v.middle.hidden = !step;
+      v.back.disabled = v.first.disabled = current <= 0;
+      v.next.disabled = v.last.disabled = current >= total - 1;
+      v.play.disabled = this.live || total < 2;
+      if (!step) return;
+      const match = Math.max(0, ...step.matches.map((match) => match.length));
+      this.answer.show(current, match, this.live && this.follow);
+      this.timeline.show(current, `step ${current}, ${RestViz.plural(model.emitted(current), "token")}`);
+      v.treeTitle.textContent = step.index === 0 ? "Step 0" : `Step ${step.index}: why this tree`;
+      v.why.replaceChildren(...RestViz.why(model, step).map(([tag, text]) => (tag ? el(tag, { text }) : text)));
+      const pruned = step.nodes.fate.filter((fate) => fate.startsWith("pruned")).length;
+      this.tree.draw(model, step, v.pruned.checked, this.live);
+      v.prunedLabel.textContent = `show pruned (${RestViz.count(pruned)}${step.unrecorded ? `, ${RestViz.count(step.unrecorded)} more not kept` : ""})`;
+      this.inspector.step(model, step);
+      this.charts.mark(current);
+    }
+
+    /* ---- text, tree and timeline point at each other ---- */
+
+    pointNode(node) {
+      const { model, current } = this, step = model.steps[current];
+      this.inspector.node(model, step, node);
+      const first = model.start[current];
+      const k = node === -1 ? first + step.accepted.length : step.accepted.indexOf(node);
+      this.answer.highlight(node === -1 ? k : k >= 0 ? first + k : -1);
+    }
+
+    pointToken(token) {
+      this.timeline.highlight(token ? token.step : -1);
+      if (!token || token.step !== this.current) return;
+      this.tree.point(token.node ?? -1);
+      this.inspector.node(this.model, this.model.steps[this.current], token.node ?? -1);
+    }
+
+    destroy() {
+      this.pause();
+      document.removeEventListener("keydown", this.onKey);
+      this.host.replaceChildren();
+    }
+  }
+
+  RestViz.createPlayer = (host, options) => new Player(host, options);
+})((globalThis.RestViz = globalThis.RestViz || {}));

@@ -1,0 +1,97 @@
+/* Where the nodes of a step's draft tree go.  Pure: a step in, boxes and edges out.
+
+   Left to right: a column a token ahead, a row a leaf.  The first child stays on its parent's row, so a chain of
+   tokens reads like text.  Siblings are ordered by how often they were retrieved; what was pruned comes last. */
+(function (RestViz) {
+  "use strict";
+
+  const ROW = 27, HEIGHT = 21, GAP = 18, PAD = 7, HEAD = 24, CHAR = 6.95, SMALL = 5.7, MOST_CHARS = 16;
+
+  const FATES = {
+    root: { label: "root", text: "the last token of the text so far; its continuation is what is being guessed" },
+    accepted: { label: "accepted", text: "the target would have written exactly this token: it is kept" },
+    declined: { label: "rejected", text: "the target looked here and wanted another token" },
+    unreached: { label: "rejected, not reached", text: "verified in the same forward, but an earlier token of its path was refused" },
+    pruned_budget: { label: "pruned: budget", text: "retrieved, but less frequent than the nodes that fit the budget; never verified" },
+    pruned_first_token: { label: "pruned: first token", text: "its first token is not among the draft model's choices; never verified" },
+    bonus: { label: "target's own token", text: "what the target writes after the accepted path: every step yields at least this one" },
+  };
+
+  /** What became of a node, told apart finer than the trace does: did the target look at it, or never get there? */
+  function fate(step, i) {
+    const given = step.nodes.fate[i];
+    if (given !== "rejected") return given;
+    const parent = step.nodes.parent[i];
+    return parent === 0 || step.nodes.fate[parent] === "accepted" ? "declined" : "unreached";
+  }
+
+  /** @returns {boxes, edges, width, height, columns, hidden}; box.node is an index, or -1 for the bonus token */
+  function layout(model, step, showPruned) {
+    const { nodes } = step;
+    const n = nodes.token.length;
+    const pruned = (i) => nodes.fate[i].startsWith("pruned");
+    const children = Array.from({ length: n }, () => []);
+    const depth = new Array(n).fill(0);
+    let hidden = 0;
+    for (let i = 1; i < n; i++) {
+      depth[i] = depth[nodes.parent[i]] + 1;
+      if (pruned(i) && !showPruned) hidden++;
+      else children[nodes.parent[i]].push(i);
+    }
+    for (const list of children) list.sort((a, b) => pruned(a) - pruned(b) || nodes.count[b] - nodes.count[a] || a - b);
+
+    const last = step.accepted.length ? step.accepted[step.accepted.length - 1] : 0;
+    const boxes = [], edges = [], widths = [];
+    const at = new Map();
+    let row = 0;
+    const place = (node, parent, level, text, note, kind) => {
+      const label = RestViz.clip(text, MOST_CHARS);
+      const width = label.length * CHAR + (note ? note.length * SMALL + 6 : 0) + (kind === "accepted" || kind === "bonus" ? 14 : 0) + 2 * PAD;
+      widths[level] = Math.max(widths[level] || 0, width);
+      const box = { node, parent, level, row, label, note, kind, width };
+      boxes.push(box);
+      at.set(node, box);
+    };
+    const visit = (node, parent, level) => {
+      const kind = fate(step, node);
+      // A count is written where it changes: along a chain it would only repeat its parent's.
+      const told = node > 0 && nodes.count[node] > 0 && (parent === 0 || nodes.count[node] !== nodes.count[parent]);
+      const note = told ? "×" + RestViz.count(nodes.count[node]) : "";
+      place(node, parent, level, model.label(nodes.token[node]), note, kind);
+      let first = true;
+      const next = () => { if (!first) row++; first = false; };
+      if (node === last && step.bonus !== null) {
+        next();
+        place(-1, node, level + 1, model.label(step.bonus), "", "bonus");
+      }
+      for (const child of children[node]) { next(); visit(child, node, level + 1); }
+    };
+    visit(0, null, 0);
+
+    const left = [PAD];
+    for (let level = 0; level < widths.length; level++) left[level + 1] = left[level] + widths[level] + GAP;
+    for (const box of boxes) {
+      box.x = left[box.level];
+      box.y = HEAD + box.row * ROW;
+      box.height = HEIGHT;
+    }
+    const most = Math.max(...nodes.count, 1);
+    for (const box of boxes) {
+      if (box.parent === null) continue;
+      const from = at.get(box.parent);
+      const x0 = from.x + from.width, y0 = from.y + HEIGHT / 2, y1 = box.y + HEIGHT / 2, mid = box.x - GAP / 2;
+      const d = y0 === y1 ? `M${x0} ${y0}H${box.x}`
+        : `M${x0} ${y0}H${mid - 8}C${mid} ${y0} ${mid - 4} ${y1} ${mid + 4} ${y1}H${box.x}`;
+      const share = box.node > 0 ? Math.log1p(nodes.count[box.node]) / Math.log1p(most) : 0;
+      edges.push({ d, kind: box.kind, node: box.node, weight: 1 + 1.5 * share });
+    }
+    return {
+      boxes, edges, hidden,
+      columns: left.slice(0, widths.length).map((x, level) => ({ x, level })),
+      width: left[widths.length] - GAP + PAD,
+      height: HEAD + (row + 1) * ROW,
+    };
+  }
+
+  Object.assign(RestViz, { layout, fate, FATES });
+})((globalThis.RestViz = globalThis.RestViz || {}));

@@ -1,0 +1,298 @@
+"""From the engine to the page: one run at a time, measured against a baseline, told in small messages.
+
+A message is a JSON object.  `note`, `busy` and `error` say what is going on.  With `run`, it carries steps:
+
+    run, role   id of the recording, and "baseline" or "run"
+    baseline    id of the baseline that a run is compared with
+    from, total index of the first step in `steps`, and how many the recording has by now
+    steps, at   steps as in a trace, and when the engine made each (seconds since the epoch)
+    text, bytes `Trace.token_text` and `token_bytes` of the token ids in these steps
+    header      in the first message only
+    end         `Finish` of the run, once all steps are out
+
+The engine works in a thread of its own and never waits for the page: whatever it made since the last message goes into
+the next one, so nothing queues up on this side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import aclosing
+from typing import Any
+
+from restviz.errors import RestvizError
+from restviz.trace import Finish, Step, Trace
+
+log = logging.getLogger("restviz.ui")
+
+KEPT = 24  # recordings that stay available to the page, baselines included
+PACE = 0.025  # seconds between messages at least: a message that is overtaken in the browser costs a refill
+PLAIN = "Decoding autoregressively, one forward per token; this is also the baseline for other methods…"
+MEASURING = "Measuring the baseline first: plain autoregressive decoding of the same prompt in the same process…"
+DECODING = "Decoding with REST, one draft tree per forward…"
+BASELINE_KEYS = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "chat")
+
+
+class Recording:
+    """A run in progress or done, and when each of its steps was made."""
+
+    def __init__(self, run: Any, role: str):
+        self.id = uuid.uuid4().hex
+        self.role = role
+        self.run = run
+        self.trace: Trace = run.trace
+        self.made: list[float] = []
+        self.done = False
+        self.error: Exception | None = None
+        self.thread: threading.Thread | None = None
+
+    def start(self, wake: Callable[[], None]) -> None:
+        self.thread = threading.Thread(target=self._work, args=(wake,), name="restviz-run", daemon=True)
+        self.thread.start()
+
+    def _work(self, wake: Callable[[], None]) -> None:
+        """Run to the end; the body of the engine's thread."""
+        try:
+            for _ in self.run:
+                self.made.append(time.time())
+                wake()
+        except Exception as error:
+            self.error = error
+        finally:
+            self.done = True
+            wake()
+
+    def message(self, start: int, baseline: str | None = None) -> dict[str, Any]:
+        """Steps from `start` on; `steps` holds JSON already, see `encode`."""
+        end = self.trace.finish if self.done else None
+        stop = len(self.made)
+        steps = self.trace.steps[start:stop]
+        ids = set().union(*map(_ids, steps))
+        message: dict[str, Any] = {
+            "run": self.id,
+            "role": self.role,
+            "baseline": baseline,
+            "from": start,
+            "total": stop,
+        }
+        if start == 0:
+            ids.update(self.trace.header.prompt_ids)
+            message["header"] = self.trace.header.model_dump()
+        return message | {
+            "steps": [json.loads(step.model_dump_json()) for step in steps],
+            "at": self.made[start:stop],
+            "text": {i: self.trace.token_text[i] for i in ids if i in self.trace.token_text},
+            "bytes": {i: self.trace.token_bytes[i] for i in ids if i in self.trace.token_bytes},
+            "end": end.model_dump() if end else None,
+        }
+
+
+def _ids(step: Step) -> set[int]:
+    ids = {*step.nodes.token, *step.emitted}
+    return ids.union(*(look.token for look in step.looks))
+
+
+class Job:
+    """One press of Run: everything that Stop, or the visitor leaving, has to end."""
+
+    def __init__(self) -> None:
+        self.stopped = asyncio.Event()
+        self.recording: Recording | None = None
+
+    def stop(self) -> None:
+        self.stopped.set()
+        if self.recording:
+            self.recording.run.stop()
+
+    async def unless_stopped(self, what: Any) -> bool:
+        """Wait for `what`; False when the job was stopped first."""
+        waiting, stopped = asyncio.ensure_future(what), asyncio.ensure_future(self.stopped.wait())
+        try:
+            await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            return waiting.done()
+        finally:
+            stopped.cancel()
+            if not waiting.done():
+                waiting.cancel()
+
+
+class Runner:
+    """Owns the engine and hands it to one visitor after the other."""
+
+    def __init__(self, load: Callable[[], Any]):
+        self.engine: Future[Any] = Future()
+        self.turn = asyncio.Lock()
+        self.waiting = 0
+        self.jobs: dict[str, Job] = {}
+        self.recordings: OrderedDict[str, Recording] = OrderedDict()
+        self.baselines: OrderedDict[tuple, str] = OrderedDict()
+        self.counter = 0
+        threading.Thread(target=self._load, args=(load,), name="restviz-load", daemon=True).start()
+
+    def _load(self, load: Callable[[], Any]) -> None:
+        try:
+            self.engine.set_result(load())
+        except Exception as error:
+            if not isinstance(error, RestvizError):
+                log.exception("loading failed")
+            self.engine.set_exception(error)
+
+    def sentence(self, error: BaseException) -> str:
+        if isinstance(error, RestvizError):
+            return str(error)
+        return f"Something went wrong in RestViz itself ({type(error).__name__}); the server's log has the details."
+
+    def encode(self, **message: Any) -> str:
+        self.counter += 1  # makes every value new, so the page notices even the same error twice
+        return json.dumps(message | {"n": self.counter}, separators=(",", ":"))
+
+    # -- what the page's JavaScript asks for ---------------------------------------------------------------------
+
+    def state(self) -> str:
+        if not self.engine.done():
+            return json.dumps({"ready": False, "note": "Loading the model and the datastore…", "footer": ""})
+        error = self.engine.exception()
+        if error:
+            return json.dumps({"ready": False, "error": self.sentence(error), "footer": ""})
+        return json.dumps({"ready": True, "note": "", "footer": footer(self.engine.result().describe())})
+
+    def steps(self, run: str, start: int) -> str:
+        """Steps that the page missed."""
+        recording = self.recordings.get(run)
+        if recording is None:
+            raise KeyError("that run is no longer kept here; run it again")
+        return json.dumps(recording.message(start), separators=(",", ":"))
+
+    # -- a run ---------------------------------------------------------------------------------------------------
+
+    def stop(self, session: str) -> None:
+        job = self.jobs.get(session)
+        if job:
+            job.stop()
+
+    async def run(
+        self, session: str, prompt: str, make_settings: Callable[..., Any], fresh: bool = False
+    ) -> AsyncIterator[str]:
+        """Messages of one press of Run.  `make_settings(**changes)` gives the settings, or raises RestvizError.
+
+        With `fresh` the baseline is measured even when there is one.
+        """
+        job = self.jobs[session] = Job()
+        if fresh:
+            self.baselines = OrderedDict(
+                (key, run) for key, run in self.baselines.items() if key[:2] != (session, prompt)
+            )
+        try:
+            async with aclosing(self._run(job, session, prompt, make_settings)) as messages:
+                async for message in messages:
+                    yield message
+        except Exception as error:
+            if not isinstance(error, RestvizError):
+                log.exception("a run failed")
+            yield self.encode(error=self.sentence(error), note="")
+        finally:  # also when the visitor is gone
+            job.stop()
+            if self.jobs.get(session) is job:
+                del self.jobs[session]
+
+    async def _run(self, job: Job, session: str, prompt: str, make_settings: Callable[..., Any]) -> AsyncIterator[str]:
+        settings = make_settings()
+        if not self.engine.done():
+            yield self.encode(
+                note="Loading the model and the datastore; the run starts when they are ready…", busy=True
+            )
+            if not await job.unless_stopped(asyncio.shield(asyncio.wrap_future(self.engine))):
+                yield self.encode(note="Stopped before the run began.", busy=False)
+                return
+        engine = self.engine.result()
+        if self.turn.locked():
+            ahead = "one run is" if not self.waiting else f"{self.waiting + 1} runs are"
+            yield self.encode(note=f"The model is busy: {ahead} ahead of yours, which starts right after…", busy=True)
+        self.waiting += 1
+        try:
+            mine = await job.unless_stopped(self.turn.acquire())
+        finally:
+            self.waiting -= 1
+        if not mine:
+            yield self.encode(note="Stopped before the run began.", busy=False)
+            return
+        try:
+            async with aclosing(self._measured(job, engine, session, prompt, settings, make_settings)) as messages:
+                async for message in messages:
+                    yield message
+        finally:
+            job.stop()
+            while job.recording and job.recording.thread and job.recording.thread.is_alive():
+                await asyncio.sleep(0.01)  # the engine is free only when its thread has ended
+            self.turn.release()
+
+    async def _measured(self, job, engine, session, prompt, settings, make_settings) -> AsyncIterator[str]:
+        run = engine.stream(prompt, settings)  # a bad value is told before the baseline is measured
+        key = (session, prompt, *(getattr(settings, name) for name in BASELINE_KEYS))
+        baseline = self.recordings.get(self.baselines.get(key, ""))
+        plain = settings.method == "autoregressive"
+        if plain or baseline is None:
+            first = run if plain else engine.stream(prompt, make_settings(method="autoregressive"))
+            baseline = Recording(first, "baseline")
+            async with aclosing(self._follow(job, baseline, PLAIN if plain else MEASURING)) as messages:
+                async for message in messages:
+                    yield message
+            if job.stopped.is_set():
+                return
+            self.baselines[key] = baseline.id
+            while len(self.baselines) > KEPT:
+                self.baselines.popitem(last=False)
+        if not plain:
+            async with aclosing(self._follow(job, Recording(run, "run"), DECODING, baseline.id)) as messages:
+                async for message in messages:
+                    yield message
+
+    async def _follow(
+        self, job: Job, recording: Recording, note: str, baseline: str | None = None
+    ) -> AsyncIterator[str]:
+        self.recordings[recording.id] = recording
+        while len(self.recordings) > KEPT:
+            self.recordings.popitem(last=False)
+        job.recording = recording
+        if job.stopped.is_set():
+            recording.run.stop()
+        news, loop = asyncio.Event(), asyncio.get_running_loop()
+        # Told before the engine starts, so that the first step is as quick to show as any other.
+        yield self.encode(**recording.message(0, baseline), note=note, busy=True)
+        recording.start(lambda: loop.call_soon_threadsafe(news.set))
+        sent, ended = 0, False
+        while not ended:
+            await news.wait()
+            news.clear()
+            ended = recording.done
+            message = recording.message(sent, baseline)
+            sent = message["total"]
+            if recording.error:  # what there is stays on the page
+                end = Finish(reason="stopped", message="The run failed.").model_dump()
+                yield self.encode(**message | {"end": end}, note="", busy=False)
+                raise recording.error
+            yield self.encode(
+                **message, **({"note": message["end"]["message"], "busy": False} if ended and message["end"] else {})
+            )
+            await asyncio.sleep(PACE)
+
+
+def footer(facts: dict[str, Any]) -> str:
+    """One line about what runs here, from `Engine.describe()`."""
+    model, env = facts["model"], facts["environment"]
+    exact = {True: "bit-exact", False: "not bit-exact", None: "bit-exactness not probed"}[env["bit_exact"]]
+    parts = [
+        f"Target {model['name']} ({model['parameters'] / 1e6:,.0f}M parameters)",
+        f"{env['device_name'] or env['device']}, {env['dtype']}, {env['threads']} threads",
+        f"{env['attention']} attention: {exact}",
+        *(f"datastore {store['name']} ({store['tokens'] / 1e6:,.1f}M tokens)" for store in facts["datastores"]),
+    ]
+    return " · ".join(parts)

@@ -1,0 +1,44 @@
+"""A real Chromium for the page's tests, and the real app in a process of its own.
+
+Nothing here is skipped when a browser is missing: then these tests fail and say so.
+"""
+
+from __future__ import annotations
+
+import pytest
+from driving import App, chromium
+from playwright.sync_api import sync_playwright
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with sync_playwright() as playwright:
+        browser = chromium(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory):
+    app = App(tmp_path_factory.mktemp("app") / "log.txt").wait()
+    yield app
+    app.stop()
+    assert "Traceback" not in app.log.read_text(), app.log.read_text()[-3000:]
+
+
+@pytest.fixture
+def tab(browser):
+    """A page that fails the test when its console has errors or it asks anything outside this machine."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("console", lambda message: message.type == "error" and problems.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: problems.append(f"uncaught: {error}"))
+    page.on("request", lambda request: _inside(request.url) or problems.append(f"outside request: {request.url}"))
+    yield page
+    context.close()
+    assert problems == []
+
+
+def _inside(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:", "about:"))

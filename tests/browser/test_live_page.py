@@ -1,0 +1,241 @@
+"""The whole thing: the real app on its default model and datastore, driven in Chromium.
+
+Times are recorded and printed, not judged: other work on the machine must not fail a test.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from driving import model
+
+SOON = 30_000  # ms: for what takes milliseconds on an idle machine
+RUN = 300_000  # ms: a run of some tokens on a busy machine
+
+
+@pytest.fixture
+def page(app, tab):
+    tab.set_default_timeout(SOON)
+    tab.goto(app.url)
+    tab.wait_for_selector(".rv-empty")
+    tab.wait_for_function("document.querySelector('.rv-foot').innerText.includes('Target')", timeout=RUN)
+    return tab
+
+
+def setup(page, prompt=None, **values):
+    if prompt is not None:
+        page.locator("#rv-prompt textarea").fill(prompt)
+    if not page.locator("#rv-seed").is_visible():
+        page.locator("#rv-advanced button").first.click()
+        page.wait_for_selector("#rv-seed input", state="visible")
+    for name, value in values.items():
+        page.locator(f"#rv-{name.replace('_', '-')} input").fill(str(value))
+
+
+def run(page):
+    page.click("#rv-run")
+
+
+def wait_end(page, role="run"):
+    page.wait_for_function(f"RestViz.player.role === '{role}' && RestViz.player.model?.finish", timeout=RUN)
+    page.wait_for_selector("#rv-run:not([disabled])")
+
+
+def wait_steps(page, n, role):
+    page.wait_for_function(
+        f"RestViz.player.role === '{role}' && RestViz.player.model?.steps.length >= {n}", timeout=RUN
+    )
+
+
+def test_page_opens_before_the_model_is_loaded(app, tab):
+    """The first page of the session asks while the engine loads, so this test comes first."""
+    tab.goto(app.url)
+    tab.wait_for_selector(".rv-empty", timeout=SOON)
+    assert tab.locator("#rv-run").is_enabled()
+
+
+def test_run_shows_trees_baseline_and_that_the_text_is_identical(page):
+    setup(page, max_new_tokens=16)
+    run(page)
+    page.wait_for_selector(".rv-note:has-text('Measuring the baseline')", timeout=RUN)
+    wait_end(page)
+    assert model(page, "m.header.method") == "rest"
+    assert page.locator(".rv-badge").get_attribute("data-state") == "identical"
+    assert "16 tokens" in page.locator(".rv-badge").inner_text()
+    assert page.locator(".rv-big").inner_text().endswith("×")
+    figures = page.locator(".rv-figures").inner_text()
+    assert all(
+        word in figures
+        for word in ("REST", "autoregressive", "tokens/s", "M, mean generated length", "target forwards")
+    )
+    assert model(page, "m.steps.some(s => s.nodes.token.length > 10 && s.matches[0].length > 0)")
+    assert model(page, "m.tokens.map(t => t.id)") == model(page, "p.models.baseline.tokens.map(t => t.id)")
+
+    # the baseline is kept: a second run with another budget does not measure it again
+    setup(page, budget=16)
+    run(page)
+    page.wait_for_function("RestViz.player.role === 'run' && RestViz.player.live", timeout=RUN)
+    wait_end(page)
+    assert model(page, "Math.max(...m.steps.map(s => s.nodes.fate.filter(f => !f.startsWith('pruned')).length))") <= 17
+    assert page.locator(".rv-badge").get_attribute("data-state") == "identical"
+
+
+def test_stepping_scrubbing_and_hovering_after_a_run(page):
+    setup(page, max_new_tokens=16)
+    run(page)
+    wait_end(page)
+    page.evaluate("document.activeElement.blur()")
+    last = model(page, "m.steps.length - 1")
+    assert model(page, "p.current") == last
+    page.keyboard.press("ArrowLeft")
+    assert model(page, "p.current") == last - 1
+    page.keyboard.press("Home")
+    assert "Prefill" in page.locator(".rv-why").inner_text()
+    box = page.locator(".rv-range").bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] / 2)
+    assert 0 < model(page, "p.current") < last
+    big = model(page, "m.steps.findIndex(s => s.nodes.token.length > 5)")
+    page.evaluate(f"RestViz.player.seek({big})")
+    page.locator(".rv-tree [data-node='1']").hover()
+    assert "fate" in page.locator(".rv-inspector").inner_text()
+    page.locator("#rv-prompt textarea").focus()
+    at = model(page, "p.current")
+    page.keyboard.press("ArrowLeft")
+    assert model(page, "p.current") == at  # typing is not stepping
+
+
+def test_stop_in_the_middle_and_run_again(page):
+    setup(page, "Count from one to one hundred in words.", max_new_tokens=400)
+    run(page)
+    wait_steps(page, 3, "baseline")
+    page.click("#rv-stop")
+    wait_end(page, "baseline")
+    assert model(page, "m.finish.reason") == "stopped"
+    assert model(page, "m.steps.length") < 400
+    kept = model(page, "m.tokens.length")
+    assert page.locator(".rv-answer .rv-tok").count() == kept
+
+    setup(page, max_new_tokens=40)
+    run(page)
+    wait_steps(page, 3, "run")
+    page.click("#rv-stop")
+    wait_end(page)
+    assert model(page, "m.finish.reason") == "stopped"
+    badge = page.locator(".rv-badge")
+    assert badge.get_attribute("data-state") == "stopped"
+
+    run(page)  # the baseline is there, the run starts anew
+    page.wait_for_function("RestViz.player.live", timeout=RUN)
+    wait_end(page)
+    assert model(page, "m.finish.reason") != "stopped"
+    assert page.locator(".rv-badge").get_attribute("data-state") == "identical"
+
+
+def test_long_run_with_big_trees_queues_nothing_up(page, record_property):
+    setup(page, max_new_tokens=120, budget=64)
+    run(page)
+    wait_end(page)
+    produced, shown = model(page, "[m.steps.length, p.latencies.length]")
+    assert produced == shown  # every step was on screen, none is waiting
+    late = sorted(model(page, "p.latencies"))
+    figures = {
+        "steps": shown,
+        "median_ms": statistics.median(late),
+        "p95_ms": late[int(0.95 * len(late))],
+        "max_ms": late[-1],
+    }
+    for name, value in figures.items():
+        record_property(name, value)
+    print("latency from engine to screen:", figures)
+    assert statistics.median(late) < 5_000
+    assert model(page, "p.latencies[p.latencies.length - 1]") < 10_000
+
+
+def test_same_seed_same_text_and_identical_to_the_baseline_when_sampling(page):
+    setup(page, "Tell me a story.", max_new_tokens=12, temperature=1.2, top_p=0.95, seed=7)
+    texts = []
+    for seed in (7, 7, 8):
+        setup(page, seed=seed)
+        run(page)
+        page.wait_for_function("RestViz.player.live", timeout=RUN)
+        wait_end(page)
+        assert page.locator(".rv-badge").get_attribute("data-state") == "identical"
+        texts.append(model(page, "m.tokens.map(t => t.id)"))
+    assert texts[0] == texts[1]
+    assert texts[0] != texts[2]
+    assert "temperature 1.2, seed 8" in page.locator(".rv-basis").inner_text()
+
+
+def test_autoregressive_run_is_called_the_baseline(page):
+    setup(page, "The capital of France is", max_new_tokens=6)
+    page.locator("#rv-method label", has_text="Autoregressive").click()
+    run(page)
+    wait_end(page, "baseline")
+    assert "baseline" in page.locator(".rv-badge").inner_text()
+    assert model(page, "m.steps.every(s => s.nodes.token.length === 1)")
+
+
+def test_html_in_a_prompt_is_only_text(page):
+    evil = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script> Repeat this exactly.'
+    setup(page, evil, max_new_tokens=8)
+    run(page)
+    wait_end(page)
+    assert "<script>" in page.locator(".rv-prompt").inner_text()
+    assert page.evaluate("window.pwned") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"prompt": "  "}, "prompt is empty"),
+        ({"max_new_tokens": 0}, "New tokens, at most cannot be 0"),
+        ({"temperature": -2}, "Temperature cannot be -2"),
+        ({"n_min": 9, "n_max": 3}, "must not be larger than"),
+        ({"prompt": "word " * 20_000}, "tokens"),
+    ],
+)
+def test_bad_input_gives_a_sentence_and_loses_nothing(page, change, sentence):
+    setup(page, max_new_tokens=4)
+    run(page)
+    wait_end(page)
+    before = model(page, "m.tokens.map(t => t.id)")
+    setup(page, **change)
+    run(page)
+    alert = page.locator(".rv-note[role=alert]")
+    alert.wait_for(state="visible", timeout=RUN)
+    text = alert.inner_text()
+    assert sentence in text
+    assert "Traceback" not in text
+    assert "\n" not in text.strip()
+    assert model(page, "m.tokens.map(t => t.id)") == before
+    page.wait_for_selector("#rv-run:not([disabled])")
+
+
+def test_a_second_visitor_waits_and_is_told_and_a_closed_tab_frees_the_engine(page, browser, app):
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    first = context.new_page()
+    first.goto(app.url)
+    first.wait_for_selector(".rv-empty")
+    setup(first, "Write a long story about a lighthouse.", max_new_tokens=2000)
+    run(first)
+    wait_steps(first, 2, "baseline")
+    setup(page, max_new_tokens=4)
+    run(page)
+    page.wait_for_selector(".rv-note:has-text('The model is busy')", timeout=SOON)
+    context.close()  # the first visitor leaves
+    wait_end(page)
+    assert page.locator(".rv-badge").get_attribute("data-state") == "identical"
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_answer_and_timeline_stay_in_view_and_nothing_sticks_out(page, width, height):
+    page.set_viewport_size({"width": width, "height": height})
+    setup(page, max_new_tokens=6)
+    run(page)
+    wait_end(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator(".rv-charts").scroll_into_view_if_needed()
+    box = page.locator(".rv-sticky").bounding_box()
+    assert box["y"] >= 0
+    assert box["y"] + box["height"] <= height

@@ -1,0 +1,293 @@
+"""The player on its own, inlined into one page without Gradio and without a server, as an export would be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plotly
+import pytest
+from made import baseline_trace, rest_trace
+
+from restviz.ui.component import PLAYER, SCRIPTS
+
+PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+
+
+@pytest.fixture
+def player(tab):
+    tab.set_content("<!doctype html><div id=host></div>")
+    tab.add_style_tag(content=(PLAYER / "player.css").read_text())
+    for name in SCRIPTS:
+        tab.add_script_tag(content=(PLAYER / name).read_text())
+    tab.evaluate("window.p = RestViz.createPlayer(document.getElementById('host'))")
+    return tab
+
+
+@pytest.fixture
+def loaded(player):
+    trace = rest_trace()
+    load(player, trace, baseline_trace(trace.tokens))
+    return player
+
+
+def load(page, trace, baseline=None):
+    data = [trace.model_dump(mode="json"), baseline and baseline.model_dump(mode="json")]
+    page.evaluate("([trace, baseline]) => p.load(trace, {baseline})", data)
+
+
+def seek(page, step):
+    page.evaluate("i => p.seek(i)", step)
+
+
+def test_says_what_will_appear_before_anything_ran(player):
+    assert player.locator(".rv-empty").is_visible()
+    assert not player.locator(".rv-main").is_visible()
+
+
+def test_text_of_tokens_is_never_markup(loaded):
+    for step in range(4):
+        seek(loaded, step)
+    loaded.locator(".rv-tok").first.hover()
+    assert "<script>" in loaded.locator(".rv-answer").inner_text()
+    assert loaded.evaluate("window.pwned") is None
+    assert loaded.locator(".rv img, .rv script").count() == 0
+    assert "${1+1}{{2}}" in loaded.locator(".rv-answer").inner_text()
+
+
+def test_a_character_split_over_two_tokens_is_put_together(loaded):
+    assert "€" in loaded.locator(".rv-answer").inner_text()
+    assert loaded.locator(".rv-tok.partial").count() == 1
+
+
+def test_keys_step_through_the_run(loaded):
+    at = lambda: loaded.evaluate("p.current")  # noqa: E731
+    assert at() == 0
+    loaded.keyboard.press("ArrowRight")
+    assert at() == 1
+    loaded.keyboard.press("End")
+    assert at() == 3
+    loaded.keyboard.press("ArrowRight")
+    assert at() == 3
+    loaded.keyboard.press("ArrowLeft")
+    assert at() == 2
+    loaded.keyboard.press("Home")
+    assert at() == 0
+    loaded.locator(".rv-controls select").select_option("0")
+    loaded.keyboard.press("Tab")
+    loaded.evaluate("document.activeElement.blur()")
+    loaded.keyboard.press(" ")
+    loaded.wait_for_function("p.current === 3")
+    assert loaded.evaluate("p.playing") is False
+
+
+def test_everything_is_reachable_by_tab(loaded):
+    seek(loaded, 1)
+    reached = set()
+    for _ in range(20):
+        loaded.keyboard.press("Tab")
+        reached.add(loaded.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.type"))
+    assert {"Step back", "Play", "Step forward", "Step", "Playback pace", "checkbox"} <= reached
+    assert any(label and label.startswith("Draft tree") for label in reached)
+
+
+def test_tree_marks_fates_by_more_than_colour(loaded):
+    seek(loaded, 1)
+    nodes = lambda kind: loaded.locator(f".rv-tree .n-{kind}")  # noqa: E731
+    assert nodes("accepted").count() == 3
+    assert "✓" in nodes("accepted").first.text_content()
+    assert nodes("declined").count() == 2  # " world" beside the first accepted, "&amp;" beside the second
+    assert nodes("declined").first.locator(".cross").count() == 2
+    assert nodes("unreached").count() == 1
+    assert "◆" in nodes("bonus").text_content()
+    assert nodes("pruned_budget").count() == 0
+    loaded.locator(".rv-check input").check()
+    assert nodes("pruned_budget").count() == 2
+    assert "2 more not kept" in loaded.locator(".rv-check").inner_text()
+
+
+def test_hovering_a_node_shows_what_it_is_and_where_in_the_text(loaded):
+    seek(loaded, 1)
+    loaded.locator(".rv-tree .n-accepted").nth(1).hover()
+    details = loaded.locator(".rv-inspector").inner_text()
+    assert "accepted" in details
+    assert "5 of 11 continuations" in details
+    assert "90 %" in details
+    assert loaded.locator(".rv-tok.hover").text_content() == " world"
+    loaded.locator(".rv-tree .n-declined").last.hover()
+    assert "another token" in loaded.locator(".rv-inspector").inner_text()
+
+
+def test_hovering_a_token_shows_its_node_and_step(loaded):
+    seek(loaded, 1)
+    loaded.locator(".rv-tok", has_text="world").hover()
+    assert "world" in loaded.locator(".rv-tree .hover").text_content()
+    assert loaded.locator(".rv-bar.hover").count() == 1
+    loaded.locator(".rv-tok").last.click()
+    assert loaded.evaluate("p.current") == 3
+
+
+def test_nodes_can_be_visited_by_key(loaded):
+    seek(loaded, 1)
+    loaded.locator(".rv-svg").focus()
+    loaded.keyboard.press("ArrowDown")
+    loaded.keyboard.press("ArrowDown")
+    assert loaded.locator(".rv-tree .hover").count() == 1
+    assert "fate" in loaded.locator(".rv-inspector").inner_text()
+    assert loaded.evaluate("p.current") == 1
+
+
+def test_big_tree_is_drawn_whole_and_stays_readable(loaded):
+    seek(loaded, 3)
+    assert loaded.locator(".rv-tree [data-node]").count() == 66  # 64 nodes, the root, the target's own token
+    assert loaded.evaluate("p.tree.view.k") >= 0.8
+    boxes = loaded.evaluate("p.tree.shape.boxes.map(b => [b.x, b.y, b.width, b.height])")
+    for i, (x, y, w, h) in enumerate(boxes):
+        for x2, y2, w2, h2 in boxes[:i]:
+            assert x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y, "two nodes overlap"
+    before = loaded.evaluate("p.tree.view.k")
+    loaded.get_by_label("Zoom in").click()
+    assert loaded.evaluate("p.tree.view.k") > before
+    box = loaded.locator(".rv-svg").bounding_box()
+    x = loaded.evaluate("p.tree.view.x")
+    loaded.mouse.move(box["x"] + 200, box["y"] + 250)
+    loaded.mouse.down()
+    loaded.mouse.move(box["x"] + 120, box["y"] + 240, steps=4)
+    loaded.mouse.up()
+    assert loaded.evaluate("p.tree.view.x") == pytest.approx(x - 80, abs=2)
+
+
+def test_matched_suffix_is_outlined_and_explained(loaded):
+    seek(loaded, 1)
+    assert loaded.locator(".rv-answer .in-match").count() == 3
+    why = loaded.locator(".rv-why").inner_text()
+    assert "3 tokens" in why
+    assert "11 places" in why
+    seek(loaded, 2)
+    assert "No match" in loaded.locator(".rv-why").inner_text()
+    seek(loaded, 3)
+    assert "4,000 places, 1,000 of them sampled" in loaded.locator(".rv-why").inner_text()
+
+
+def test_figures_agree_with_the_trace(loaded):
+    trace = rest_trace()
+    baseline = baseline_trace(trace.tokens)
+    speedup = trace.tokens_per_second / baseline.tokens_per_second
+    assert loaded.locator(".rv-big").inner_text() == f"{speedup:.2f}×"
+    figures = loaded.locator(".rv-figures").inner_text()
+    assert f"{trace.tokens_per_second:.1f} tokens/s" in figures
+    assert f"{baseline.tokens_per_second:.1f} tokens/s" in figures
+    assert f"{trace.mean_generated_length:.2f} tokens" in figures
+    assert "identical" in loaded.locator(".rv-badge").get_attribute("data-state")
+
+
+def test_badge_names_the_first_different_token(player):
+    trace = rest_trace()
+    other = trace.tokens
+    other[5] = 123
+    load(player, trace, baseline_trace(other))
+    badge = player.locator(".rv-badge")
+    assert badge.get_attribute("data-state") == "differs"
+    assert "token 6: “${1+1}{{2}}” here, “·w123” there" in badge.inner_text()
+
+
+def test_badge_does_not_call_a_shorter_text_identical(player):
+    trace = rest_trace()
+    load(player, trace, baseline_trace([*trace.tokens, 101]))
+    badge = player.locator(".rv-badge")
+    assert badge.get_attribute("data-state") == "differs"
+    assert f"{len(trace.tokens)} here, {len(trace.tokens) + 1} in the baseline" in badge.inner_text()
+
+
+def test_unsteady_timing_is_said(player):
+    trace = rest_trace()
+    baseline = baseline_trace(trace.tokens)
+    load(player, trace, baseline)
+    assert not player.locator(".rv-warning").is_visible()
+    for step in baseline.steps[8:]:
+        step.times.forward = 40.0
+    load(player, trace, baseline)
+    assert "12.0 ms to 40.0 ms" in player.locator(".rv-warning").inner_text()
+
+
+def test_scrubbing_moves_through_the_run(loaded):
+    box = loaded.locator(".rv-range").bounding_box()
+    loaded.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + box["height"] / 2)
+    assert loaded.evaluate("p.current") == 2
+    loaded.locator(".rv-range").fill("3")
+    assert loaded.evaluate("p.current") == 3
+
+
+def test_charts_hold_every_step(loaded):
+    loaded.set_viewport_size({"width": 1440, "height": 1600})
+    loaded.add_script_tag(path=PLOTLY)  # it may arrive late
+    loaded.evaluate("p.charts.attach(Plotly)")
+    loaded.wait_for_function("p.charts.drawn?.times === 4 && p.charts.drawn.tokens === 4 && p.charts.drawn.base > 0")
+    assert loaded.evaluate("p.charts.tokens.data.map(t => t.y)") == [[0, 3, 0, 10], [1, 1, 1, 1]]
+    assert loaded.evaluate("p.charts.race.data[0].y") == [0, 4, 5, 16]
+    assert loaded.evaluate("p.charts.race.data[1].x.length") == 17
+    assert loaded.evaluate("p.charts.times.data[0].y") == [20, 15, 30]
+
+
+def test_steps_that_come_live_are_shown_and_can_be_left(player):
+    trace = rest_trace().model_dump(mode="json")
+    player.evaluate("([t]) => { window.t = t; p.start(t.header) }", [trace])
+    for i in range(2):
+        player.evaluate("i => p.push(t.steps[i], t.token_text, t.token_bytes, Date.now() / 1000)", i)
+    player.wait_for_function("p.current === 1")
+    assert "live" in player.locator(".rv-where").inner_text()
+    player.keyboard.press("Home")
+    player.evaluate("p.push(t.steps[2], {}, {}, Date.now() / 1000)")
+    player.wait_for_function("p.latencies.length === 3")
+    assert player.evaluate("p.current") == 0  # looking at an earlier step is not interrupted
+    player.keyboard.press("End")
+    player.evaluate("p.push(t.steps[3], {}, {}, Date.now() / 1000)")
+    player.evaluate("p.finish(t.finish)")
+    player.wait_for_function("p.current === 3 && !p.live")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_enough_contrast(player, scheme):
+    player.emulate_media(color_scheme=scheme)
+    trace = rest_trace()
+    load(player, trace, baseline_trace(trace.tokens))
+    seek(player, 1)
+    player.locator(".rv-check input").check()
+    player.wait_for_timeout(300)
+    low = player.evaluate(CONTRAST)
+    assert low == []
+
+
+# Texts below 4.5:1 on their background.  What steps past and not reached fade to is left out: it is inactive content.
+CONTRAST = """() => {
+  const channel = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  const parse = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const background = (node) => {
+    for (; node && node.nodeType === 1; node = node.parentElement) {
+      const style = getComputedStyle(node), rect = node.matches?.('.rv-node') && node.querySelector('rect');
+      const c = parse(rect ? getComputedStyle(rect).fill : style.backgroundColor);
+      if (c[3] > 0.99) return c;
+    }
+    return document.querySelector('.rv').dataset.theme === 'dark' ? [0, 0, 0] : [255, 255, 255];
+  };
+  const low = [];
+  const walk = document.createTreeWalker(document.querySelector('.rv'), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const text = walk.currentNode, node = text.parentElement;
+    if (!text.data.trim() || !node.checkVisibility() || node.closest('.later, .rv-plot, option, :disabled')) continue;
+    const style = getComputedStyle(node);
+    const ink = parse(node.namespaceURI.endsWith('svg') ? style.fill : style.color);
+    const [a, b] = [light(ink), light(background(node))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    const name = node.className.baseVal ?? node.className;
+    if (ratio < 4.5) low.push(`${ratio.toFixed(2)} ${name}: ${text.data.slice(0, 30)}`);
+  }
+  return low;
+}"""
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)])
+def test_nothing_sticks_out_sideways(loaded, size):
+    loaded.set_viewport_size({"width": size[0], "height": size[1]})
+    seek(loaded, 3)
+    assert loaded.evaluate("document.documentElement.scrollWidth <= innerWidth")

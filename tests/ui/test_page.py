@@ -1,0 +1,56 @@
+"""What the page promises without a browser: settings in words, no public endpoints, figures that agree with traces."""
+
+from __future__ import annotations
+
+import pytest
+
+from restviz.settings import SettingsError
+from restviz.ui.page import LABELS, build, settings_from
+
+
+def form(**changes):
+    values = {
+        "method": "rest",
+        "chat": True,
+        "max_new_tokens": 128,
+        "temperature": 0,
+        "top_k": 0,
+        "top_p": 1,
+        "seed": 0,
+        "n_max": 16,
+        "n_min": 2,
+        "length": 10,
+        "budget": 64,
+        "cap": 1000,
+    }
+    return values | changes
+
+
+def test_the_form_has_all_labels_and_gives_settings():
+    settings = settings_from(form(budget=32))
+    assert settings.budget == 32
+    assert set(LABELS) <= set(form())
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"max_new_tokens": 0}, "New tokens, at most cannot be 0"),
+        ({"temperature": -1}, "Temperature cannot be -1"),
+        ({"budget": 1.5}, "Node budget cannot be 1.5"),
+        ({"seed": None}, "Seed is empty"),
+        ({"n_min": 9, "n_max": 4}, "Shortest suffix (9) must not be larger than Longest suffix (4)"),
+    ],
+)
+def test_wrong_values_give_one_sentence_in_the_words_of_the_form(change, part):
+    with pytest.raises(SettingsError) as error:
+        settings_from(form(**change))
+    assert part in str(error.value)
+    assert str(error.value).endswith(".")
+    assert "\n" not in str(error.value)
+
+
+def test_no_handler_is_public():
+    page = build(load=lambda: None)
+    assert page.fns
+    assert all(fn.api_visibility == "private" for fn in page.fns.values())

@@ -1,0 +1,281 @@
+"""The runner with an engine that is scripted, so that waiting, stopping and failing can be arranged exactly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from restviz.errors import RestvizError
+from restviz.trace import Environment, Finish, Header, ModelInfo, Nodes, Step, Times, Trace
+from restviz.ui.runner import Runner
+
+
+class ScriptedRun:
+    """Emits tokens 1, 2, 3, …; waits for `gate` before each step."""
+
+    def __init__(self, settings, gate: threading.Semaphore | None, fails_at: int | None):
+        self.settings, self.gate, self.fails_at = settings, gate, fails_at
+        self.stopped = threading.Event()
+        self.trace = Trace(header=header(settings.method), token_text={i: f"t{i}" for i in range(100)})
+
+    def stop(self) -> None:
+        self.stopped.set()
+        if self.gate:
+            self.gate.release()
+
+    def __iter__(self):
+        for i in range(self.settings.max_new_tokens):
+            if self.gate:
+                self.gate.acquire()
+            if self.stopped.is_set():
+                break
+            if i == self.fails_at:
+                raise ZeroDivisionError
+            nodes = Nodes(token=[i], parent=[-1], source=[0], count=[0], logp=[None], target_p=[None], fate=["root"])
+            self.trace.steps.append(
+                Step(index=i, position=i, nodes=nodes, accepted=[], bonus=i + 1, times=Times(forward=1.0))
+            )
+            yield self.trace.steps[-1]
+        reason = "stopped" if self.stopped.is_set() else "max_new_tokens"
+        self.trace.finish = Finish(reason=reason, message=reason)
+
+
+class ScriptedEngine:
+    def __init__(self, gate=None, fails_at=None):
+        self.gate, self.fails_at, self.runs = gate, fails_at, []
+
+    def stream(self, prompt, settings):
+        if not prompt:
+            raise RestvizError("The prompt is empty.")
+        self.runs.append(ScriptedRun(settings, self.gate, self.fails_at))
+        return self.runs[-1]
+
+
+def header(method: str) -> Header:
+    model = ModelInfo(
+        name="m",
+        source="s",
+        revision=None,
+        architecture="a",
+        parameters=1,
+        vocab_size=9,
+        context_window=9,
+        tokenizer="t",
+    )
+    environment = Environment(
+        device="cpu", device_name="", dtype="fp32", attention="exact", bit_exact=True, threads=1, versions={}
+    )
+    return Header(
+        created="", method=method, parameters={}, model=model, environment=environment, prompt="p", prompt_ids=[1, 2]
+    )
+
+
+def settings(method="rest", **changes):
+    values = {"max_new_tokens": 5, "temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0, "chat": True}
+    return lambda **more: SimpleNamespace(**({"method": method} | values | changes | more))
+
+
+async def collect(runner, session="a", prompt="p", make=None, fresh=False):
+    return [json.loads(m) async for m in runner.run(session, prompt, make or settings(), fresh)]
+
+
+def steps(messages, role):
+    """Step indices of a role in the order sent."""
+    return [step["index"] for m in messages if m.get("role") == role for step in m["steps"]]
+
+
+def roles(messages):
+    return list(dict.fromkeys(m["role"] for m in messages if "role" in m))
+
+
+def test_baseline_is_measured_first_and_every_step_is_sent_once():
+    messages = asyncio.run(collect(Runner(ScriptedEngine)))
+    assert roles(messages) == ["baseline", "run"]
+    assert steps(messages, "baseline") == steps(messages, "run") == [0, 1, 2, 3, 4]
+    assert messages[-1]["end"]["reason"] == "max_new_tokens"
+    run = next(m for m in messages if m.get("role") == "run")
+    assert run["baseline"] == next(m for m in messages if m.get("role") == "baseline")["run"]
+    assert all(len(m["at"]) == len(m["steps"]) for m in messages if "steps" in m)
+
+
+def test_baseline_is_measured_once_for_a_prompt_and_its_sampling():
+    engine = ScriptedEngine()
+
+    async def scenario():
+        runner = Runner(lambda: engine)
+        first = await collect(runner)
+        again = await collect(runner, make=settings(budget=7))
+        other_seed = await collect(runner, make=settings(seed=1))
+        other_visitor = await collect(runner, session="b")
+        asked_for = await collect(runner, fresh=True)
+        return [roles(m) for m in (first, again, other_seed, other_visitor, asked_for)]
+
+    both = ["baseline", "run"]
+    assert asyncio.run(scenario()) == [both, ["run"], both, both, both]
+
+
+def test_an_autoregressive_run_is_the_baseline_of_the_next():
+    async def scenario():
+        runner = Runner(ScriptedEngine)
+        return [roles(await collect(runner, make=settings(method))) for method in ("autoregressive", "rest")]
+
+    assert asyncio.run(scenario()) == [["baseline"], ["run"]]
+
+
+def test_missed_steps_can_be_fetched():
+    async def scenario():
+        runner = Runner(ScriptedEngine)
+        messages = await collect(runner)
+        return json.loads(runner.steps(messages[-1]["run"], 2))
+
+    message = asyncio.run(scenario())
+    assert message["from"] == 2
+    assert [step["index"] for step in message["steps"]] == [2, 3, 4]
+    assert message["end"]["reason"] == "max_new_tokens"
+    assert message["text"]["3"] == "t3"
+
+
+def test_stop_in_the_middle_keeps_what_there_is():
+    gate = threading.Semaphore(2)
+
+    async def scenario():
+        runner = Runner(lambda: ScriptedEngine(gate))
+        messages = []
+        async for text in runner.run("a", "p", settings("autoregressive")):
+            messages.append(json.loads(text))
+            if len(steps(messages, "baseline")) == 2:
+                runner.stop("a")
+        assert not runner.turn.locked()
+        assert not runner.jobs
+        return messages
+
+    messages = asyncio.run(scenario())
+    assert steps(messages, "baseline") == [0, 1]
+    assert messages[-1]["end"]["reason"] == "stopped"
+
+
+def test_a_stopped_baseline_is_not_kept_and_no_run_follows():
+    gate = threading.Semaphore(1)
+    engine = ScriptedEngine(gate)
+
+    async def scenario():
+        runner = Runner(lambda: engine)
+        messages = []
+        async for text in runner.run("a", "p", settings()):
+            messages.append(json.loads(text))
+            if steps(messages, "baseline"):
+                runner.stop("a")
+        gate.release(100)
+        return roles(messages), roles(await collect(runner))
+
+    assert asyncio.run(scenario()) == (["baseline"], ["baseline", "run"])
+
+
+def test_a_second_visitor_waits_and_is_told():
+    gate = threading.Semaphore(1)
+
+    async def scenario():
+        runner = Runner(lambda: ScriptedEngine(gate))
+        first = asyncio.create_task(collect(runner, "a", make=settings("autoregressive")))
+        while not runner.turn.locked():
+            await asyncio.sleep(0.01)
+        second = runner.run("b", "p", settings("autoregressive"))
+        note = json.loads(await anext(second))["note"]
+        gate.release(100)
+        rest = [json.loads(m) async for m in second]
+        await first
+        return note, steps(rest, "baseline")
+
+    note, sent = asyncio.run(scenario())
+    assert "one run is ahead of yours" in note
+    assert sent == [0, 1, 2, 3, 4]
+
+
+def test_stop_while_waiting_leaves_the_queue():
+    gate = threading.Semaphore(1)
+
+    async def scenario():
+        runner = Runner(lambda: ScriptedEngine(gate))
+        first = asyncio.create_task(collect(runner, "a", make=settings("autoregressive")))
+        while not runner.turn.locked():
+            await asyncio.sleep(0.01)
+        second = runner.run("b", "p", settings())
+        await anext(second)
+        runner.stop("b")
+        last = [json.loads(m) async for m in second][-1]
+        gate.release(100)
+        await first
+        assert not runner.turn.locked()
+        return last["note"]
+
+    assert asyncio.run(scenario()) == "Stopped before the run began."
+
+
+def test_a_visitor_who_leaves_frees_the_engine():
+    gate = threading.Semaphore(1)
+
+    async def scenario():
+        runner = Runner(lambda: ScriptedEngine(gate))
+        run = runner.run("a", "p", settings())
+        async for text in run:
+            if json.loads(text).get("steps"):
+                break
+        await run.aclose()
+        assert not runner.turn.locked()
+        gate.release(100)
+        return roles(await collect(runner, "b"))
+
+    assert asyncio.run(scenario()) == ["baseline", "run"]
+
+
+@pytest.mark.parametrize("prompt", ["", None])
+def test_what_the_user_can_mend_is_told_in_a_sentence(prompt):
+    messages = asyncio.run(collect(Runner(ScriptedEngine), prompt=prompt))
+    assert messages[-1]["error"] == "The prompt is empty."
+
+
+def test_a_defect_is_told_without_a_traceback_and_keeps_the_steps():
+    async def scenario():
+        runner = Runner(lambda: ScriptedEngine(fails_at=2))
+        messages = await collect(runner, make=settings("autoregressive"))
+        assert not runner.turn.locked()
+        return messages
+
+    messages = asyncio.run(scenario())
+    assert steps(messages, "baseline") == [0, 1]
+    assert messages[-2]["end"]["reason"] == "stopped"
+    assert "went wrong" in messages[-1]["error"]
+
+
+def test_a_model_that_cannot_be_loaded_is_told():
+    def load():
+        raise RestvizError("There is no such model.")
+
+    async def scenario():
+        runner = Runner(load)
+        messages = await collect(runner)
+        return messages[-1]["error"], json.loads(runner.state())["error"]
+
+    assert asyncio.run(scenario()) == ("There is no such model.",) * 2
+
+
+def test_run_waits_for_the_model():
+    ready = threading.Event()
+
+    def load():
+        ready.wait()
+        return ScriptedEngine()
+
+    async def scenario():
+        runner = Runner(load)
+        assert not json.loads(runner.state())["ready"]
+        run = runner.run("a", "p", settings("autoregressive"))
+        assert "Loading" in json.loads(await anext(run))["note"]
+        ready.set()
+        return steps([json.loads(m) async for m in run], "baseline")
+
+    assert asyncio.run(scenario()) == [0, 1, 2, 3, 4]
