@@ -1,7 +1,7 @@
 """Prompts to start with: one that suits retrieval from the default datastore, and two that do not, each for a reason.
 
 The labels say what to expect with the default target and datastore (M, mean generated length, measured over 96 greedy
-tokens: 2.3, 1.3 and 1.1).
+tokens and trees of 64 nodes: 2.3, 1.3 and 1.1).
 """
 
 from __future__ import annotations
