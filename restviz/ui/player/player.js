@@ -219,7 +219,8 @@
       v.why.replaceChildren(...RestViz.why(model, step).map(([tag, text]) => (tag ? el(tag, { text }) : text)));
       const pruned = step.nodes.fate.filter((fate) => fate.startsWith("pruned")).length;
       this.tree.draw(model, step, v.pruned.checked, this.live);
-      v.prunedLabel.textContent = `show pruned (${RestViz.count(pruned)}${step.unrecorded ? `, ${RestViz.count(step.unrecorded)} more not kept` : ""})`;
+      v.prunedLabel.textContent = `show ${RestViz.count(pruned)} pruned`;
+      v.unrecorded.textContent = step.unrecorded ? `${RestViz.count(step.unrecorded)} more not kept` : "";
       this.inspector.step(model, step);
       this.charts.mark(current);
     }

@@ -4,6 +4,7 @@
   const { el, svg, layout } = RestViz;
 
   const LEAST_FIT = 0.8, MOST = 2.5, LEAST = 0.2;
+  const FOOT = 44; // px under the tree that its buttons cover
 
   class TreeView {
     /** @param onPoint(node|null) a node is pointed at or focused; -1 is the target's own token */
@@ -71,8 +72,8 @@
 
     /** Whole tree if it stays readable, else at the smallest readable size with the accepted path in the middle. */
     fit(whole = false) {
-      const { w, h } = this.size, { width, height, boxes } = this.shape;
-      if (!w || !h) return;
+      const { w } = this.size, h = this.size.h - FOOT, { width, height, boxes } = this.shape;
+      if (!w || h <= 0) return;
       const both = Math.min(w / width, h / height, 1.15);
       const k = whole ? both : Math.max(both, Math.min(LEAST_FIT, 1));
       const y = height * k <= h ? Math.min((h - height * k) / 2, 12) : this.centre(boxes, k, h, height);

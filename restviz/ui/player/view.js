@@ -95,8 +95,9 @@
     v.why = el("p", { class: "rv-why" });
     v.treeTitle = el("h3", {});
     v.pruned = el("input", { type: "checkbox" });
-    v.prunedLabel = el("span", { text: "show pruned" });
-    v.tree = el("div", { class: "rv-tree" }, el("label", { class: "rv-check" }, v.pruned, v.prunedLabel));
+    v.prunedLabel = el("span");
+    v.unrecorded = el("span", { class: "rv-wide" });
+    v.tree = el("div", { class: "rv-tree" }, el("label", { class: "rv-check" }, v.pruned, v.prunedLabel, v.unrecorded));
     v.inspector = el("aside", { class: "rv-inspector", "aria-live": "off", "aria-label": "Details" });
     v.middle = el("section", { class: "rv-middle", "aria-label": "Draft tree" },
       el("div", { class: "rv-head" }, v.treeTitle, el("ul", { class: "rv-legend" }, ...TREE_LEGEND.map(([kind, mark, text]) => el("li", {}, shape(kind, mark), text)),
