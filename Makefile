@@ -1,6 +1,7 @@
 # RestViz: `make demo` opens the page, `make test` runs everything.  Both work on a fresh machine with Python >= 3.11
 # and can be repeated at no cost: a stage runs again only when what it depends on has changed.
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || echo python3)
+NEW_ENOUGH := -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do $$p $(NEW_ENOUGH) 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
 HOST ?= 127.0.0.1
@@ -40,7 +41,7 @@ clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis out
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	@$(or $(PYTHON),false) $(NEW_ENOUGH) 2>/dev/null \
 	  || { echo "RestViz needs Python 3.11 or newer; set PYTHON to one: make PYTHON=python3.12 demo" >&2; exit 1; }
 	@echo "creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
