@@ -1,6 +1,6 @@
 # RestViz: `make demo` opens the page, `make test` runs everything.  Both work on a fresh machine with Python >= 3.11
 # and can be repeated at no cost: a stage runs again only when what it depends on has changed.
-NEW_ENOUGH := -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))'
+NEW_ENOUGH := -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do $$p $(NEW_ENOUGH) 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -24,7 +24,7 @@ lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-# every figure that README quotes
+# every figure in README and more
 bench: $(VENV)/.installed
 	@$(BIN)/python -m restviz bench retrieval
 	@$(BIN)/python -m restviz bench baseline
@@ -36,15 +36,16 @@ bench: $(VENV)/.installed
 shots: $(VENV)/.installed-dev
 	@$(BIN)/python tests/browser/bring.py
 	@$(BIN)/python tests/browser/shots.py
+	@mkdir -p docs && cp out/readme.png docs/page.png
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis out
 
 $(VENV)/bin/python:
 	@$(or $(PYTHON),false) $(NEW_ENOUGH) 2>/dev/null \
-	  || { echo "RestViz needs Python 3.11 or newer; set PYTHON to one: make PYTHON=python3.12 demo" >&2; exit 1; }
+	  || { echo "RestViz needs Python 3.11 or newer with venv (package python3-venv); set PYTHON to one: make PYTHON=python3.12 demo" >&2; exit 1; }
 	@echo "creating $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.installed: requirements.txt constraints.txt | $(VENV)/bin/python
 	@echo "installing (a few minutes the first time)"

@@ -29,6 +29,9 @@ from restviz.trace import DatastoreInfo, Finish, Header, Step, Trace
 __all__ = ["Engine", "Run", "Settings", "SettingsError", "generate", "load"]
 
 
+STOPPED = Finish(reason="stopped", message="Stopped by you.")
+
+
 class Run:
     """One run: iterate over it for its steps; `trace` grows meanwhile and is complete at the end."""
 
@@ -67,20 +70,24 @@ class Run:
         sampler = Sampler(s.temperature, s.top_k, s.top_p, s.seed)
         with self.engine.lock:
             steps = decode(target, self.drafter, trace.header.prompt_ids, sampler, s.max_new_tokens)
-            finish = Finish(reason="stopped", message="Stopped by you.")
+            finish = Finish(reason="failed", message="The run failed.")
             try:
                 while not self._stopped.is_set():
                     try:
                         step = next(steps)
                     except StopIteration as end:
                         finish = end.value
-                        break
+                        return
                     trace.steps.append(step)
-                    trace.text = target.decode(trace.tokens)
                     self._name(step.nodes.token, step.emitted, *(look.token for look in step.looks))
                     yield step
+                finish = STOPPED
+            except GeneratorExit:  # whoever iterated left
+                finish = STOPPED
+                raise
             finally:
                 steps.close()
+                trace.text = target.decode(trace.tokens)
                 trace.finish = finish
 
     def _name(self, *ids: Sequence[int]) -> None:
@@ -98,7 +105,7 @@ class Engine:
     def __init__(self, target: Target, datastores: list[Datastore]):
         self.target, self.datastores = target, datastores
         self.token_text = TokenText(target.tokenizer)
-        self.lock = threading.Lock()
+        self.lock = target.lock  # engines over the same target share it
 
     def stream(self, prompt: str, settings: Settings | None = None) -> Run:
         """A run, ready to be iterated over.  Raises RestvizError when prompt or settings do not allow one."""

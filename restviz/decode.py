@@ -54,9 +54,9 @@ def decode(
         with clock("forward"):
             logits = session.prefill(prompt)[None]
         draft = NoDrafter().propose(Context(tokens[:count], max_depth=0))
+        tree = draft.tree
         while True:
             with clock("accept"):
-                tree = draft.tree.keep(draft.kept)
                 left = len(prompt) + limit - count
                 verified = verify(tree, logits, sampler, position=count, left=left, eos=target.eos)
                 emitted = [int(tree.token[node]) for node in verified.path]
@@ -79,7 +79,8 @@ def decode(
             draft = drafter.propose(Context(tokens[:count], max_depth=len(prompt) + limit - count))
             clock.ms |= draft.times
             with clock("forward"):
-                logits = session.forward(draft.tree.keep(draft.kept))
+                tree = draft.tree.keep(draft.kept)
+                logits = session.forward(tree)
     finally:
         session.release()
 

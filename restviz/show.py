@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import TextIO
 
 from rich.console import Console
@@ -22,11 +23,15 @@ STYLES = {  # colour and a second sign, since colour alone must not carry meanin
 def print_trace(trace: Trace, file: TextIO | None = None) -> None:
     """Print the answer step by step: a seam before each step, drafted tokens underlined."""
     console = Console(file=file, highlight=False, soft_wrap=True)
-    text = Text()
+    text, characters = Text(), codecs.getincrementaldecoder("utf-8")(errors="replace")
     for step in trace.steps:
         text.append(SEAM, style="dim")
         for token, source in tokens_with_source(step):
-            text.append(trace.token_text.get(token, "\ufffd"), style=_style(source)[0])
+            # a character split over several tokens appears with the token that completes it
+            raw = trace.token_bytes.get(token)
+            data = bytes.fromhex(raw) if raw else trace.token_text.get(token, "\ufffd").encode()
+            text.append(characters.decode(data), style=_style(source)[0])
+    text.append(characters.decode(b"", final=True))
     console.print(text)
     legend = Text("\n")
     for source in sorted({_kind(s) for step in trace.steps for _, s in tokens_with_source(step)}, reverse=True):

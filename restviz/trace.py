@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from restviz.errors import RestvizError
 
 SCHEMA_VERSION = 1
 
 Fate = Literal["root", "accepted", "rejected", "pruned_first_token", "pruned_budget"]
-FinishReason = Literal["eos", "max_new_tokens", "context_window", "stopped"]
+FinishReason = Literal["eos", "max_new_tokens", "context_window", "stopped", "failed"]
 
 
 class TraceError(RestvizError):
@@ -91,6 +92,15 @@ class Step(Record):
     bonus: int | None = Field(description="target's own token after the accepted path; null if the text ended in it")
     looks: list[Look] = []
     times: Times
+
+    @model_validator(mode="after")
+    def _nodes_exist(self) -> Step:
+        n = len(self.nodes.token)
+        if any(len(getattr(self.nodes, name)) != n for name in Nodes.model_fields) or not n:
+            raise ValueError("the lists of nodes differ in length")
+        if any(not 0 < node < n for node in self.accepted) or any(not -1 <= p < n for p in self.nodes.parent):
+            raise ValueError("a node is named that is not there")
+        return self
 
     @property
     def emitted(self) -> list[int]:
@@ -197,11 +207,12 @@ class Trace(Record):
             if data[:2] == b"\x1f\x8b":
                 data = gzip.decompress(data)
             raw = json.loads(data)
+        except (EOFError, ValueError, zlib.error, gzip.BadGzipFile):
+            raise TraceError(f"{path} is not a RestViz trace: it is not (gzipped) JSON or it is cut short.") from None
         except OSError as error:
             raise TraceError(f"{path} cannot be read: {error.strerror or error}.") from None
-        except (EOFError, ValueError):
-            raise TraceError(f"{path} is not a RestViz trace: it is not (gzipped) JSON or it is cut short.") from None
-        version = raw.get("header", {}).get("schema_version") if isinstance(raw, dict) else None
+        header = raw.get("header") if isinstance(raw, dict) else None
+        version = header.get("schema_version") if isinstance(header, dict) else None
         if version is None:
             raise TraceError(f"{path} is not a RestViz trace: it has no header with a schema version.")
         if version != SCHEMA_VERSION:

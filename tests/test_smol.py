@@ -50,9 +50,10 @@ def test_text_is_autoregressive_text_in_bf16(smol_bf16, prompt, chat, sampling):
         return
     assert not smol_bf16.target.environment.bit_exact
     at = next(i for i, (a, b) in enumerate(zip(plain.tokens, rest.tokens, strict=False)) if a != b)
-    looks = [look for step in plain.steps for look in step.looks][at]
-    p = dict(zip(looks.token, looks.p, strict=True))
-    assert p[rest.tokens[at]] > 0.8 * p[plain.tokens[at]]
+    before, after = ([look for step in trace.steps for look in step.looks][at] for trace in (plain, rest))
+    p, q = (dict(zip(look.token, look.p, strict=True)) for look in (before, after))
+    # both runs saw the same distribution up to rounding: what flipped is a draw, not the model
+    assert all(abs(p[token] - q.get(token, 0)) < 0.05 for token in before.token[:3])
 
 
 def test_rest_accepts_drafts_on_code(smol_fp32):

@@ -66,6 +66,12 @@ def test_unusable_files_are_refused_in_one_sentence(trace, tmp_path):
         "cut.json": (whole[:-20], "not a RestViz trace: it is not .* cut short"),
         "cut.json.gz": (gzip.compress(whole)[:-20], "cut short"),
         "binary.json": (b"\x00\xff\xfe", "not a RestViz trace"),
+        "list.json": (b'{"header": [1]}', "no header with a schema version"),
+        "flipped.json.gz": (b"\x1f\x8b" + b"\xff" * 200, "not a RestViz trace"),
+        "nowhere.json": (
+            json.dumps(data | {"steps": [data["steps"][0] | {"accepted": [99]}]}).encode(),
+            "damaged: steps",
+        ),
         "other.json": (b"[1, 2]", "no header with a schema version"),
         "newer.json": (
             json.dumps(data | {"header": data["header"] | {"schema_version": 99}}).encode(),

@@ -1,8 +1,9 @@
-"""`restviz datastore build | info | search`: tables on a terminal, tab-separated lines elsewhere."""
+"""`python -m restviz datastore build | info | search`: tables on a terminal, tab-separated lines elsewhere."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -47,6 +48,8 @@ def _build(args: argparse.Namespace) -> int:
     is_recipe = only.endswith(".toml") or (RECIPES / f"{only}.toml").exists() or (only and not Path(only).exists())
     recipe = load_recipe(only) if is_recipe else recipe_from_files(args.what, args.name)
     if args.name:
+        if not re.fullmatch(r"\w[\w.-]*", args.name):
+            raise DatastoreError(f"“{args.name}” cannot be a name: use letters, digits, dots, dashes and underscores.")
         recipe = replace(recipe, name=args.name)
     tokenizer = load_tokenizer(args.target)
     path = args.out or default_path(recipe.name, vocabulary_fingerprint(tokenizer))
@@ -60,9 +63,12 @@ def _build(args: argparse.Namespace) -> int:
 
 def _info(args: argparse.Namespace) -> int:
     found = [Path(args.datastore)] if (Path(args.datastore) / "meta.json").exists() else []
-    found = found or sorted(p.parent for p in (cache_dir() / "datastores").glob(f"{args.datastore}-*/meta.json"))
+    if not found and re.fullmatch(r"[\w.-]+", args.datastore):
+        found = sorted(p.parent for p in (cache_dir() / "datastores").glob(f"{args.datastore}-*/meta.json"))
     if not found:
-        raise DatastoreError(f"There is no datastore {args.datastore}: build it with “restviz datastore build”.")
+        raise DatastoreError(
+            f"There is no datastore {args.datastore}: build it with “python -m restviz datastore build”."
+        )
     for path in found:
         store = Datastore.open(path)
         meta = store.meta

@@ -106,7 +106,12 @@ def shard_folder(root: Path, index: int) -> Path:
 
 
 def write_meta(root: Path, meta: Meta) -> None:
-    (root / "meta.json").write_text(json.dumps(asdict(meta), indent=1) + "\n", encoding="utf-8")
+    record = asdict(meta)
+    (root / "meta.json").write_text(json.dumps(record | {"sha256": _hash(record)}, indent=1) + "\n", encoding="utf-8")
+
+
+def _hash(record: dict) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def read_meta(root: Path) -> Meta:
@@ -123,13 +128,14 @@ def read_meta(root: Path) -> Meta:
             f"{root} has datastore format {version} and this RestViz reads up to {FORMAT_VERSION}: update RestViz, or "
             "build the datastore again."
         )
+    if raw.pop("sha256", None) != _hash(raw):
+        raise DatastoreError(f"{root} is damaged: its meta.json was altered after it was built; build it again.")
     try:
-        meta = Meta(**raw)
-        if all(set(shard["arrays"]) == set(ARRAYS) for shard in meta.shards):
-            return meta
-    except (TypeError, KeyError):
-        pass
-    raise DatastoreError(f"{root} is damaged: its meta.json does not describe a datastore; build it again.")
+        return Meta(**raw)
+    except TypeError:
+        raise DatastoreError(
+            f"{root} is damaged: its meta.json does not describe a datastore; build it again."
+        ) from None
 
 
 def describe_arrays(folder: Path) -> dict:

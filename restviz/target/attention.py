@@ -19,6 +19,7 @@ from torch import nn
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+SUMMED = ("s_aux", "position_bias")  # arguments of some models' attention that would change what is added up
 EXACT = "restviz_exact"  # name of the attention implementation as transformers knows it
 
 
@@ -38,6 +39,8 @@ def exact_attention(
     before it are visible to every row.  None with q > 1 is the prefill: causal, by stock SDPA.
     Returns [b, q, heads, d] and no weights.
     """
+    if unknown := {name for name in SUMMED if kwargs.get(name) is not None}:
+        raise NotImplementedError(f"exact attention knows nothing of {', '.join(sorted(unknown))}")
     batch, heads, q, dim = query.shape
     kv_heads, k = key.shape[1], key.shape[2]
     if attention_mask is None and q > 1:

@@ -41,6 +41,8 @@ def load_target(name: str = "default", device: str = "auto", dtype: str = "auto"
         raise TargetError(f"“{dtype}” is not a dtype RestViz knows: choose auto, {', '.join(DTYPES)}.")
     if attention not in ("auto", "exact", "fast"):
         raise TargetError(f"“{attention}” is not an attention RestViz knows: choose auto, exact or fast.")
+    if attention == "exact" and device == "mps":
+        raise TargetError("Exact attention needs float64, which mps does not have: choose attention fast, or the cpu.")
     if attention == "auto":
         attention = "exact" if device == "cpu" else "fast"
     transformers_logging.set_verbosity_error()
@@ -73,6 +75,11 @@ def _load(source: Source, device: str, dtype: str, attention: str) -> Target:
     tokenizer = pretrained_tokenizer(source.folder)
     model = _weights(source, dtype, EXACT if attention == "exact" else "sdpa")
     window = _context_window(model)
+    if not getattr(model, "_supports_attention_backend", False):
+        raise TargetError(
+            f"{type(model).__name__} does not use transformers' attention interface, through which RestViz verifies "
+            "draft trees: choose another model."
+        )
     model = model.eval().requires_grad_(False).to(device)
     if attention == "exact" and (rows := row_limit(model)):
         exact_products(model, rows)
@@ -115,13 +122,21 @@ def _weights(source: Source, dtype: str, attention: str) -> PreTrainedModel:
             source.folder, dtype=DTYPES[dtype], attn_implementation=attention, use_safetensors=True
         )
     except Exception as error:  # transformers raises many kinds for a folder it cannot read
-        reason = re.split(r"[\n.] ?", str(error).strip())[0]
-        raise TargetError(f"{source.name} cannot be loaded by transformers: {reason}.") from error
+        reason = re.split(r"\n|\. ", str(error).strip())[0].rstrip(".")
+        raise TargetError(
+            f"{source.name} cannot be loaded by transformers ({reason}): choose another model, or fetch it again."
+        ) from error
 
 
 def _checked(target: Target) -> Target:
     gc.collect()  # the dtype that lost
-    target.environment.bit_exact = is_bit_exact(target)
+    try:
+        target.environment.bit_exact = is_bit_exact(target)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+        raise TargetError(
+            f"{type(target.model).__name__} cannot verify a draft tree with {target.environment.attention} attention "
+            f"({type(error).__name__}): choose another model, or another attention."
+        ) from error
     return target
 
 

@@ -108,7 +108,6 @@ def _unpack_gguf(path: Path, sha256: str) -> Path:
     if folder.exists():
         return folder
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils.quantization_config import GgufConfig
 
     with appears_whole(folder) as partial:
         if partial is not None:
@@ -116,13 +115,23 @@ def _unpack_gguf(path: Path, sha256: str) -> Path:
             try:
                 options = {"gguf_file": path.name}
                 tokenizer = AutoTokenizer.from_pretrained(path.parent, **options)
-                model = AutoModelForCausalLM.from_pretrained(
-                    path.parent, **options, dtype="float32", quantization_config=GgufConfig(dequantize=True)
-                )
+                model = AutoModelForCausalLM.from_pretrained(path.parent, **options, dtype="float32", **_dequantize())
             except Exception as error:  # transformers raises whatever the broken file caused
-                raise TargetError(f"{path} is not a GGUF model that transformers can read: {error}") from error
+                raise TargetError(
+                    f"{path} is not a GGUF model that transformers can read ({type(error).__name__}): "
+                    "choose another file."
+                ) from error
             if shutil.disk_usage(folder.parent).free < 5 * model.num_parameters():
                 raise TargetError(f"There is too little disk space in {folder.parent} to unpack {path.name}.")
             model.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
     return folder
+
+
+def _dequantize() -> dict:
+    """Options that make transformers unpack a GGUF file; versions before 5.2x did so without being asked."""
+    try:
+        from transformers.utils.quantization_config import GgufConfig
+    except ImportError:
+        return {}
+    return {"quantization_config": GgufConfig(dequantize=True)}

@@ -9,7 +9,9 @@ SpecInfer, REST section 3.3).  `commit` then keeps the accepted path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+import threading
+from dataclasses import dataclass, field
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -29,6 +31,7 @@ class Target:
     tokenizer: PreTrainedTokenizerBase
     info: ModelInfo
     environment: Environment
+    lock: threading.Lock = field(default_factory=threading.Lock)  # one run at a time
 
     @property
     def exact(self) -> bool:
@@ -74,6 +77,7 @@ class Session:
 
     def __init__(self, target: Target, capacity: int):
         self.model, self.exact = target.model, target.exact
+        self.argument = cache_argument(self.model)
         layers = self.model.config.get_text_config().num_hidden_layers
         self.cache = TreeCache(layers, capacity, torch.float64 if self.exact else None)
 
@@ -121,17 +125,15 @@ class Session:
             attention_mask=mask,
             use_cache=True,
             logits_to_keep=1 if last_only else 0,
-            **{cache_argument(self.model): self.cache},
+            **{self.argument: self.cache},
         )
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)  # so that the time of a forward is the forward's
+        if device.type in ("cuda", "mps"):
+            getattr(torch, device.type).synchronize()  # so that the time of a forward is the forward's
         return output.logits[0]
 
 
 def cache_argument(model: PreTrainedModel) -> str:
     """Name of the KV cache argument: transformers is renaming `past_key_values` to `cache`."""
-    import inspect
-
     parameters = inspect.signature(type(model).forward).parameters
     for name in ("cache", "past_key_values"):
         if name in parameters:

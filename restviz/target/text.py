@@ -17,7 +17,6 @@ class TokenText:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
         self.tokenizer = tokenizer
-        self.special = set(tokenizer.all_special_ids)
         added = {token.content for token in tokenizer.added_tokens_decoder.values()}
         self.literal = added | set(tokenizer.all_special_tokens)
         first_ids = range(min(len(tokenizer), 2000))

@@ -7,11 +7,11 @@ its value, and everything is drawn by the player's own JavaScript.  All files ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import plotly
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
@@ -34,7 +34,7 @@ BASE = "restviz/"  # relative: it also holds behind a proxy that serves the page
 
 def routes() -> list[Mount]:
     """Routes for `launch(app_kwargs={"routes": routes()})`: the player's files and the plotly.js that plotly ships."""
-    bundle = Path(plotly.__file__).parent / "package_data"
+    bundle = Path(find_spec("plotly").origin).parent / "package_data"
     return [
         Mount(f"/{BASE}player", StaticFiles(directory=PLAYER)),
         Mount(f"/{BASE}plotly", StaticFiles(directory=bundle)),

@@ -1,7 +1,6 @@
-"""Prompts to start with: one that suits retrieval from the default datastore, and two that do not, each for a reason.
+"""Prompts to start with: two that suit retrieval from the default datastore, and two that do not, each for a reason.
 
-The labels say what to expect with the default target and datastore (M, mean generated length, measured over 96 greedy
-tokens and trees of 64 nodes: 2.3, 1.3 and 1.1).
+The labels say what to expect with the default target, datastore and settings.
 """
 
 from __future__ import annotations
@@ -20,6 +19,18 @@ PRESETS = (
         "Everyday Python: REST at its best",
         "Write a Python class Stack that uses a list, with push, pop, peek and is_empty. Only code.",
         True,
+    ),
+    Preset(
+        "Code completion: REST does well",
+        """class LRUCache:
+    def __init__(self, maxsize=128):
+        self.maxsize = maxsize
+        self.data = {}
+
+    def __getitem__(self, key):
+        try:
+""",
+        False,
     ),
     Preset(
         "Edit of given code: REST helps little",

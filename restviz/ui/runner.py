@@ -44,9 +44,10 @@ BASELINE_KEYS = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "cha
 class Recording:
     """A run in progress or done, and when each of its steps was made."""
 
-    def __init__(self, run: Any, role: str):
+    def __init__(self, run: Any, role: str, baseline: str | None = None):
         self.id = uuid.uuid4().hex
         self.role = role
+        self.baseline = baseline  # id of the recording to compare with
         self.run = run
         self.trace: Trace = run.trace
         self.made: list[float] = []
@@ -70,16 +71,18 @@ class Recording:
             self.done = True
             wake()
 
-    def message(self, start: int, baseline: str | None = None) -> dict[str, Any]:
+    def message(self, start: int) -> dict[str, Any]:
         """Steps from `start` on; `steps` holds JSON already, see `encode`."""
         end = self.trace.finish if self.done else None
+        if self.error and not end:
+            end = Finish(reason="failed", message="The run failed.")
         stop = len(self.made)
         steps = self.trace.steps[start:stop]
         ids = set().union(*map(_ids, steps))
         message: dict[str, Any] = {
             "run": self.id,
             "role": self.role,
-            "baseline": baseline,
+            "baseline": self.baseline,
             "from": start,
             "total": stop,
         }
@@ -230,14 +233,18 @@ class Runner:
                     yield message
         finally:
             job.stop()
-            while job.recording and job.recording.thread and job.recording.thread.is_alive():
-                await asyncio.sleep(0.01)  # the engine is free only when its thread has ended
-            self.turn.release()
+            try:
+                while job.recording and job.recording.thread and job.recording.thread.is_alive():
+                    await asyncio.sleep(0.01)  # the engine is free only when its thread has ended
+            finally:  # also when the wait is cancelled: others queue for this turn
+                self.turn.release()
 
     async def _measured(self, job, engine, session, prompt, settings, make_settings) -> AsyncIterator[str]:
         run = engine.stream(prompt, settings)  # a bad value is told before the baseline is measured
         key = (session, prompt, *(getattr(settings, name) for name in BASELINE_KEYS))
         baseline = self.recordings.get(self.baselines.get(key, ""))
+        if baseline:  # in use: not the next to be forgotten
+            self.recordings.move_to_end(baseline.id)
         plain = settings.method == "autoregressive"
         if plain or baseline is None:
             first = run if plain else engine.stream(prompt, make_settings(method="autoregressive"))
@@ -251,13 +258,11 @@ class Runner:
             while len(self.baselines) > KEPT:
                 self.baselines.popitem(last=False)
         if not plain:
-            async with aclosing(self._follow(job, Recording(run, "run"), DECODING, baseline.id)) as messages:
+            async with aclosing(self._follow(job, Recording(run, "run", baseline.id), DECODING)) as messages:
                 async for message in messages:
                     yield message
 
-    async def _follow(
-        self, job: Job, recording: Recording, note: str, baseline: str | None = None
-    ) -> AsyncIterator[str]:
+    async def _follow(self, job: Job, recording: Recording, note: str) -> AsyncIterator[str]:
         self.recordings[recording.id] = recording
         while len(self.recordings) > KEPT:
             self.recordings.popitem(last=False)
@@ -266,18 +271,18 @@ class Runner:
             recording.run.stop()
         news, loop = asyncio.Event(), asyncio.get_running_loop()
         # Told before the engine starts, so that the first step is as quick to show as any other.
-        yield self.encode(**recording.message(0, baseline), note=note, busy=True)
+        yield self.encode(**recording.message(0), note=note, busy=True)
         recording.start(lambda: loop.call_soon_threadsafe(news.set))
         sent, ended = 0, False
         while not ended:
             await news.wait()
             news.clear()
             ended = recording.done
-            message = recording.message(sent, baseline)
+            message = recording.message(sent)
             sent = message["total"]
             if recording.error:  # what there is stays on the page
-                end = Finish(reason="stopped", message="The run failed.").model_dump()
-                yield self.encode(**message | {"end": end}, note="", busy=False)
+                yield self.encode(**message, note="", busy=False)
+                await asyncio.sleep(PACE)  # the page must not lose this message to the error's
                 raise recording.error
             yield self.encode(
                 **message, **({"note": message["end"]["message"], "busy": False} if ended and message["end"] else {})

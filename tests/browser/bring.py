@@ -13,7 +13,11 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 def installed() -> str | None:
     """Path of a browser on this machine; None when there is only Playwright's, or none."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
+    for path in filter(None, map(shutil.which, NAMES)):
+        # a distribution may put a stub of that name there that only says how to install the browser
+        if subprocess.run([path, "--version"], capture_output=True, stdin=subprocess.DEVNULL).returncode == 0:
+            return path
+    return None
 
 
 def playwrights() -> bool:

@@ -220,10 +220,10 @@ def test_a_newer_format(store):
     (store / "meta.json").write_text(json.dumps({"format_version": FORMAT_VERSION + 1, "anything": "else"}))
     with pytest.raises(DatastoreError, match=f"has datastore format {FORMAT_VERSION + 1} and this RestViz reads up to"):
         Datastore.open(store)
-    raw["shards"][0]["arrays"].pop("docs")
-    (store / "meta.json").write_text(json.dumps(raw))
-    with pytest.raises(DatastoreError, match=r"is damaged: its meta.json does not describe a datastore"):
-        Datastore.open(store)
+    for change in ({"width": 3}, {"vocab_size": "x"}, {"tokens": 999}, {"shards": []}):
+        (store / "meta.json").write_text(json.dumps(raw | change))
+        with pytest.raises(DatastoreError, match=r"is damaged: its meta.json was altered after it was built"):
+            Datastore.open(store)
 
 
 def test_the_stamp_saves_hashing_and_verify_does_not_trust_it(store):

@@ -247,7 +247,7 @@ def test_a_defect_is_told_without_a_traceback_and_keeps_the_steps():
 
     messages = asyncio.run(scenario())
     assert steps(messages, "baseline") == [0, 1]
-    assert messages[-2]["end"]["reason"] == "stopped"
+    assert messages[-2]["end"]["reason"] == "failed"
     assert "went wrong" in messages[-1]["error"]
 
 

@@ -38,9 +38,9 @@
       if (message.end && !model.finish) player.finish(message.end);
     }
 
-    /** A baseline measured earlier in this session: usually still here, else fetched whole. */
+    /** A baseline measured earlier in this session: usually still here and whole, else fetched. */
     async function baseline(id) {
-      if (!models.has(id)) {
+      if (!models.get(id)?.finish) {  // its last message may be the one that was dropped
         const message = JSON.parse(await server.steps([id, 0]));
         models.set(id, RestViz.TraceModel.from({
           header: message.header, steps: message.steps, finish: message.end, token_text: message.text, token_bytes: message.bytes,

@@ -77,8 +77,12 @@
         return ["differs", "≠", `The first ${n} tokens are identical, the lengths are not: ${count(run.tokens.length)} here, ${count(baseline.tokens.length)} in the baseline.`];
       }
       const here = quote(run.label(run.tokens[at].id)), there = quote(baseline.label(baseline.tokens[at].id));
+      // one look of the target for every token it emitted, in order
+      const look = baseline.steps.flatMap((step) => step.looks)[at];
+      const p = (id) => (look && look.token.includes(id) ? look.p[look.token.indexOf(id)].toFixed(4) : "less than its top ten");
+      const gap = ` The target's probabilities there: ${p(run.tokens[at].id)} and ${p(baseline.tokens[at].id)}.`;
       const why = run.header.environment.bit_exact ? "" : " This device and dtype are not bit-exact, so near-ties can flip.";
-      return [state, "≠", `Differs from autoregressive decoding at token ${count(at + 1)}: ${here} here, ${there} there.${why}`];
+      return [state, "≠", `Differs from autoregressive decoding at token ${count(at + 1)}: ${here} here, ${there} there.${gap}${why}`];
     }
   }
 
