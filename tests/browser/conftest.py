@@ -10,7 +10,7 @@ from driving import App, chromium
 from playwright.sync_api import sync_playwright
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # not longer: the model's tests want both cores
 def browser():
     with sync_playwright() as playwright:
         browser = chromium(playwright)
@@ -18,7 +18,7 @@ def browser():
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def app(tmp_path_factory):
     app = App(tmp_path_factory.mktemp("app") / "log.txt").wait()
     yield app

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -79,6 +80,12 @@ def settings(method="rest", **changes):
     return lambda **more: SimpleNamespace(**({"method": method} | values | changes | more))
 
 
+def play(scenario):
+    """Runs a coroutine on a thread of its own: Playwright's tests leave an event loop behind on the main one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, scenario).result()
+
+
 async def collect(runner, session="a", prompt="p", make=None, fresh=False):
     return [json.loads(m) async for m in runner.run(session, prompt, make or settings(), fresh)]
 
@@ -93,7 +100,7 @@ def roles(messages):
 
 
 def test_baseline_is_measured_first_and_every_step_is_sent_once():
-    messages = asyncio.run(collect(Runner(ScriptedEngine)))
+    messages = play(collect(Runner(ScriptedEngine)))
     assert roles(messages) == ["baseline", "run"]
     assert steps(messages, "baseline") == steps(messages, "run") == [0, 1, 2, 3, 4]
     assert messages[-1]["end"]["reason"] == "max_new_tokens"
@@ -115,7 +122,7 @@ def test_baseline_is_measured_once_for_a_prompt_and_its_sampling():
         return [roles(m) for m in (first, again, other_seed, other_visitor, asked_for)]
 
     both = ["baseline", "run"]
-    assert asyncio.run(scenario()) == [both, ["run"], both, both, both]
+    assert play(scenario()) == [both, ["run"], both, both, both]
 
 
 def test_an_autoregressive_run_is_the_baseline_of_the_next():
@@ -123,7 +130,7 @@ def test_an_autoregressive_run_is_the_baseline_of_the_next():
         runner = Runner(ScriptedEngine)
         return [roles(await collect(runner, make=settings(method))) for method in ("autoregressive", "rest")]
 
-    assert asyncio.run(scenario()) == [["baseline"], ["run"]]
+    assert play(scenario()) == [["baseline"], ["run"]]
 
 
 def test_missed_steps_can_be_fetched():
@@ -132,7 +139,7 @@ def test_missed_steps_can_be_fetched():
         messages = await collect(runner)
         return json.loads(runner.steps(messages[-1]["run"], 2))
 
-    message = asyncio.run(scenario())
+    message = play(scenario())
     assert message["from"] == 2
     assert [step["index"] for step in message["steps"]] == [2, 3, 4]
     assert message["end"]["reason"] == "max_new_tokens"
@@ -153,7 +160,7 @@ def test_stop_in_the_middle_keeps_what_there_is():
         assert not runner.jobs
         return messages
 
-    messages = asyncio.run(scenario())
+    messages = play(scenario())
     assert steps(messages, "baseline") == [0, 1]
     assert messages[-1]["end"]["reason"] == "stopped"
 
@@ -172,7 +179,7 @@ def test_a_stopped_baseline_is_not_kept_and_no_run_follows():
         gate.release(100)
         return roles(messages), roles(await collect(runner))
 
-    assert asyncio.run(scenario()) == (["baseline"], ["baseline", "run"])
+    assert play(scenario()) == (["baseline"], ["baseline", "run"])
 
 
 def test_a_second_visitor_waits_and_is_told():
@@ -190,7 +197,7 @@ def test_a_second_visitor_waits_and_is_told():
         await first
         return note, steps(rest, "baseline")
 
-    note, sent = asyncio.run(scenario())
+    note, sent = play(scenario())
     assert "one run is ahead of yours" in note
     assert sent == [0, 1, 2, 3, 4]
 
@@ -212,7 +219,7 @@ def test_stop_while_waiting_leaves_the_queue():
         assert not runner.turn.locked()
         return last["note"]
 
-    assert asyncio.run(scenario()) == "Stopped before the run began."
+    assert play(scenario()) == "Stopped before the run began."
 
 
 def test_a_visitor_who_leaves_frees_the_engine():
@@ -229,12 +236,12 @@ def test_a_visitor_who_leaves_frees_the_engine():
         gate.release(100)
         return roles(await collect(runner, "b"))
 
-    assert asyncio.run(scenario()) == ["baseline", "run"]
+    assert play(scenario()) == ["baseline", "run"]
 
 
 @pytest.mark.parametrize("prompt", ["", None])
 def test_what_the_user_can_mend_is_told_in_a_sentence(prompt):
-    messages = asyncio.run(collect(Runner(ScriptedEngine), prompt=prompt))
+    messages = play(collect(Runner(ScriptedEngine), prompt=prompt))
     assert messages[-1]["error"] == "The prompt is empty."
 
 
@@ -245,7 +252,7 @@ def test_a_defect_is_told_without_a_traceback_and_keeps_the_steps():
         assert not runner.turn.locked()
         return messages
 
-    messages = asyncio.run(scenario())
+    messages = play(scenario())
     assert steps(messages, "baseline") == [0, 1]
     assert messages[-2]["end"]["reason"] == "failed"
     assert "went wrong" in messages[-1]["error"]
@@ -260,7 +267,7 @@ def test_a_model_that_cannot_be_loaded_is_told():
         messages = await collect(runner)
         return messages[-1]["error"], json.loads(runner.state())["error"]
 
-    assert asyncio.run(scenario()) == ("There is no such model.",) * 2
+    assert play(scenario()) == ("There is no such model.",) * 2
 
 
 def test_run_waits_for_the_model():
@@ -278,4 +285,4 @@ def test_run_waits_for_the_model():
         ready.set()
         return steps([json.loads(m) async for m in run], "baseline")
 
-    assert asyncio.run(scenario()) == [0, 1, 2, 3, 4]
+    assert play(scenario()) == [0, 1, 2, 3, 4]
