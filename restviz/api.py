@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from restviz.check import check
 from restviz.datastore import Datastore, open_or_build
 from restviz.decode import decode
 from restviz.drafters import METHODS
@@ -24,7 +25,7 @@ from restviz.target.build import load_target
 from restviz.target.model import Target
 from restviz.target.sampling import Sampler
 from restviz.target.text import TokenText
-from restviz.trace import DatastoreInfo, Finish, Header, Step, Trace
+from restviz.trace import Check, DatastoreInfo, Finish, Header, Step, Trace
 
 __all__ = ["Engine", "Run", "Settings", "SettingsError", "generate", "load"]
 
@@ -117,6 +118,10 @@ class Engine:
         for _ in run:
             pass
         return run.trace
+
+    def check(self, trace: Trace) -> Check:
+        """A teacher-forced forward over a finished run's text: where the emitted tokens are not its choice."""
+        return check(self.target, trace)
 
     def describe(self) -> dict[str, Any]:
         """Plain facts about model, device and datastores, for people."""

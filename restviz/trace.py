@@ -153,10 +153,21 @@ class Finish(Record):
     message: str = Field(description="one sentence for people")
 
 
+class Check(Record):
+    """What a teacher-forced forward over the whole text says about the emitted tokens (see `restviz.check`)."""
+
+    tokens: int = Field(description="emitted tokens compared")
+    differs: list[int] = Field(description="those that are not its choice, as indices into the answer")
+    gap: list[float | None] = Field(
+        description="how much likelier its choice is there, in logits (noise added when sampling); null: infinitely"
+    )
+
+
 class Trace(Record):
     header: Header
     steps: list[Step] = []
     finish: Finish | None = Field(None, description="null while the run is under way")
+    check: Check | None = Field(None, description="made when the text differs from the baseline's")
     text: str = Field("", description="the decoded answer, special tokens left out")
     token_text: dict[int, str] = Field({}, description="text of every token id in the trace")
     token_bytes: dict[int, str] = Field({}, description="hex bytes of the tokens that are not whole UTF-8 characters")
@@ -190,6 +201,13 @@ class Trace(Record):
     def tokens_per_second(self) -> float:
         """Decoding speed, prefill and its token not counted."""
         return sum(len(step.emitted) for step in self.steps[1:]) / self.seconds if self.seconds else 0.0
+
+    def differs(self, other: Trace) -> bool:
+        """Whether the answers part: a token differs, or one ended by itself where the other went on."""
+        mine, theirs = self.tokens, other.tokens
+        short = min(len(mine), len(theirs))
+        cut = any(trace.finish is None or trace.finish.reason in ("stopped", "failed") for trace in (self, other))
+        return mine[:short] != theirs[:short] or (len(mine) != len(theirs) and not cut)
 
     def save(self, path: str | Path) -> Path:
         """Write as JSON, gzipped when the name ends in `.gz`."""

@@ -126,10 +126,11 @@ def _baseline(args: argparse.Namespace) -> None:
     stock = load_plain(args.target, engine.target.environment.dtype, engine.target.environment.device)
     settings = Settings(method="autoregressive")
 
-    def ours(prompt: str, chat: bool, ids: list[int]) -> int:
+    def ours(prompt: str, chat: bool) -> int:
         return len(engine.generate(prompt, settings.but(chat=chat)).tokens)
 
-    def theirs(prompt: str, chat: bool, ids: list[int]) -> int:
+    def theirs(prompt: str, chat: bool) -> int:
+        ids = engine.target.encode(prompt, chat)
         with torch.inference_mode():
             tokens = torch.tensor([ids], device=stock.device)
             output = stock.generate(
@@ -142,7 +143,7 @@ def _baseline(args: argparse.Namespace) -> None:
         speed = {}
         for run in (ours, theirs) if number % 2 else (theirs, ours):
             start = time.perf_counter()
-            tokens = run(prompt, chat, engine.target.encode(prompt, chat))
+            tokens = run(prompt, chat)
             speed[run.__name__] = tokens / (time.perf_counter() - start)
         if number:  # the first pair warms both up
             rows.append({**speed, "prompt": prompt})
@@ -162,15 +163,15 @@ def _attention(args: argparse.Namespace) -> None:
 
     dtype = "bf16" if args.dtype == "auto" else args.dtype
     targets = {name: load_target.__wrapped__(args.target, args.device, dtype, name) for name in ("fast", "exact")}
-    rows = []
+    rows, widths = [], (1, 16, 32, 64)
     print(f"{'context':>8} {'rows':>5} {'fast ms':>9} {'exact ms':>9} {'ratio':>6}")
     for context in (250, 1000, 4000):
-        times: dict[str, dict[int, list[float]]] = {name: {1: [], 32: [], 64: []} for name in targets}
+        times: dict[str, dict[int, list[float]]] = {name: {n: [] for n in widths} for name in targets}
         for _ in range(3):
             for name, target in targets.items():
-                for n, ms in time_forwards(target, (1, 32, 64), context).items():
+                for n, ms in time_forwards(target, widths, context).items():
                     times[name][n].append(ms)
-        for n in (1, 32, 64):
+        for n in widths:
             fast, exact = (statistics.median(times[name][n]) for name in ("fast", "exact"))
             rows.append({"context": context, "rows": n, "fast_ms": fast, "exact_ms": exact})
             print(f"{context:8} {n:5} {fast:9.1f} {exact:9.1f} {exact / fast:6.2f}", flush=True)

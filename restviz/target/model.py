@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -94,6 +95,15 @@ class Session:
             logits = self._forward(rows, range(start, start + len(rows)), None, last_only=True)
             self.cache.commit(list(range(len(rows))))
         return logits[-1]
+
+    def score(self, ids: list[int]) -> Iterator[torch.Tensor]:
+        """Commit `ids` and yield the logits [vocab] after each of them, computed as those of a prompt are."""
+        for start in range(0, len(ids), PREFILL_ROWS):
+            rows = ids[start : start + PREFILL_ROWS]
+            with torch.inference_mode():
+                logits = self._forward(rows, range(self.length, self.length + len(rows)), None)
+            self.cache.commit(list(range(len(rows))))
+            yield from logits
 
     @torch.inference_mode()
     def forward(self, tree: TokenTree) -> torch.Tensor:

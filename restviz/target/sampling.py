@@ -37,16 +37,30 @@ class Sampler:
 
     def draw(self, logits: torch.Tensor, position: int) -> Drawn:
         """The token at absolute `position`, from the target's logits [vocab] for it.  Ties go to the lowest id."""
+        score, p = self._scores(logits, position)
+        return Drawn(int(score.argmax()), p)  # numpy's argmax is the first of equals; torch's need not be
+
+    def margin(self, logits: torch.Tensor, position: int, token: int) -> float:
+        """By how much the drawn token's score exceeds that of `token`: 0 when it is that token."""
+        score, _ = self._scores(logits, position)
+        return float(score.max() - score[token])
+
+    def _scores(self, logits: torch.Tensor, position: int) -> tuple[np.ndarray, np.ndarray]:
+        """What the draw is the argmax of, and the distribution it is a draw from; both [vocab].
+
+        Greedy: the logits.  Sampling: log p plus Gumbel noise, -inf where p is 0.
+        """
         row = self.warp(None, logits.float().cpu()[None])
         p = torch.softmax(row, dim=-1)[0].numpy()
         if self.greedy:
-            return Drawn(int(row[0].numpy().argmax()), p)  # numpy's argmax is the first of equals; torch's need not be
+            return row[0].numpy(), p
         if self.top_p < 1:
             p = nucleus(p, self.top_p)
         ids = np.flatnonzero(p)
         uniform = np.random.Generator(np.random.Philox(key=[self.seed, position])).random(len(p))
-        score = np.log(p[ids]) - np.log(-np.log(uniform[ids]))
-        return Drawn(int(ids[score.argmax()]), p)
+        score = np.full(len(p), -np.inf)
+        score[ids] = np.log(p[ids]) - np.log(-np.log(uniform[ids]))
+        return score, p
 
 
 def nucleus(p: np.ndarray, top_p: float) -> np.ndarray:

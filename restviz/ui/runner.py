@@ -9,6 +9,7 @@ A message is a JSON object.  `note`, `busy` and `error` say what is going on.  W
     text, bytes `Trace.token_text` and `token_bytes` of the token ids in these steps
     header      in the first message only
     end         `Finish` of the run, once all steps are out
+    check       `Check` of a run whose text differs from the baseline's
 
 The engine works in a thread of its own and never waits for the page: whatever it made since the last message goes into
 the next one, so nothing queues up on this side.
@@ -44,10 +45,10 @@ BASELINE_KEYS = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "cha
 class Recording:
     """A run in progress or done, and when each of its steps was made."""
 
-    def __init__(self, run: Any, role: str, baseline: str | None = None):
+    def __init__(self, run: Any, role: str, baseline: Recording | None = None):
         self.id = uuid.uuid4().hex
         self.role = role
-        self.baseline = baseline  # id of the recording to compare with
+        self.baseline = baseline  # the recording to compare with
         self.run = run
         self.trace: Trace = run.trace
         self.made: list[float] = []
@@ -65,6 +66,8 @@ class Recording:
             for _ in self.run:
                 self.made.append(time.time())
                 wake()
+            if self.baseline and self.trace.differs(self.baseline.trace):
+                self.trace.check = self.run.engine.check(self.trace)
         except Exception as error:
             self.error = error
         finally:
@@ -82,7 +85,7 @@ class Recording:
         message: dict[str, Any] = {
             "run": self.id,
             "role": self.role,
-            "baseline": self.baseline,
+            "baseline": self.baseline and self.baseline.id,
             "from": start,
             "total": stop,
         }
@@ -95,6 +98,7 @@ class Recording:
             "text": {i: self.trace.token_text[i] for i in ids if i in self.trace.token_text},
             "bytes": {i: self.trace.token_bytes[i] for i in ids if i in self.trace.token_bytes},
             "end": end.model_dump() if end else None,
+            "check": self.trace.check.model_dump() if end and self.trace.check else None,
         }
 
 
@@ -258,7 +262,7 @@ class Runner:
             while len(self.baselines) > KEPT:
                 self.baselines.popitem(last=False)
         if not plain:
-            async with aclosing(self._follow(job, Recording(run, "run", baseline.id), DECODING)) as messages:
+            async with aclosing(self._follow(job, Recording(run, "run", baseline), DECODING)) as messages:
                 async for message in messages:
                     yield message
 

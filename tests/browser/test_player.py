@@ -8,6 +8,7 @@ import plotly
 import pytest
 from made import baseline_trace, rest_trace
 
+from restviz.trace import Check
 from restviz.ui.component import PLAYER, SCRIPTS
 
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
@@ -188,6 +189,9 @@ def test_badge_names_the_first_different_token(player):
     badge = player.locator(".rv-badge")
     assert badge.get_attribute("data-state") == "differs"
     assert "token 6: “${1+1}{{2}}” here, “·w123” there" in badge.inner_text()
+    assert "whole text" not in badge.inner_text()
+    load(player, trace.model_copy(update={"check": Check(tokens=40, differs=[5], gap=[0.03])}), baseline_trace(other))
+    assert "would choose 39 of its 40 tokens; the others miss by at most 0.030 in logits." in badge.inner_text()
 
 
 def test_badge_does_not_call_a_shorter_text_identical(player):

@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 from restviz.errors import RestvizError
-from restviz.trace import Environment, Finish, Header, ModelInfo, Nodes, Step, Times, Trace
+from restviz.trace import Check, Environment, Finish, Header, ModelInfo, Nodes, Step, Times, Trace
 from restviz.ui.runner import Runner
 
 
 class ScriptedRun:
     """Emits tokens 1, 2, 3, …; waits for `gate` before each step."""
 
-    def __init__(self, settings, gate: threading.Semaphore | None, fails_at: int | None):
-        self.settings, self.gate, self.fails_at = settings, gate, fails_at
+    def __init__(self, engine, settings):
+        self.engine, self.settings, self.gate, self.fails_at = engine, settings, engine.gate, engine.fails_at
         self.stopped = threading.Event()
         self.trace = Trace(header=header(settings.method), token_text={i: f"t{i}" for i in range(100)})
 
@@ -27,6 +27,9 @@ class ScriptedRun:
         self.stopped.set()
         if self.gate:
             self.gate.release()
+
+    def token(self, i: int) -> int:
+        return 99 if i == 3 and self.engine.wrong == self.settings.method else i + 1
 
     def __iter__(self):
         for i in range(self.settings.max_new_tokens):
@@ -38,7 +41,7 @@ class ScriptedRun:
                 raise ZeroDivisionError
             nodes = Nodes(token=[i], parent=[-1], source=[0], count=[0], logp=[None], target_p=[None], fate=["root"])
             self.trace.steps.append(
-                Step(index=i, position=i, nodes=nodes, accepted=[], bonus=i + 1, times=Times(forward=1.0))
+                Step(index=i, position=i, nodes=nodes, accepted=[], bonus=self.token(i), times=Times(forward=1.0))
             )
             yield self.trace.steps[-1]
         reason = "stopped" if self.stopped.is_set() else "max_new_tokens"
@@ -46,14 +49,17 @@ class ScriptedRun:
 
 
 class ScriptedEngine:
-    def __init__(self, gate=None, fails_at=None):
-        self.gate, self.fails_at, self.runs = gate, fails_at, []
+    def __init__(self, gate=None, fails_at=None, wrong=None):
+        self.gate, self.fails_at, self.wrong, self.runs = gate, fails_at, wrong, []
 
     def stream(self, prompt, settings):
         if not prompt:
             raise RestvizError("The prompt is empty.")
-        self.runs.append(ScriptedRun(settings, self.gate, self.fails_at))
+        self.runs.append(ScriptedRun(self, settings))
         return self.runs[-1]
+
+    def check(self, trace):
+        return Check(tokens=len(trace.tokens), differs=[3], gap=[0.5])
 
 
 def header(method: str) -> Header:
@@ -107,6 +113,12 @@ def test_baseline_is_measured_first_and_every_step_is_sent_once():
     run = next(m for m in messages if m.get("role") == "run")
     assert run["baseline"] == next(m for m in messages if m.get("role") == "baseline")["run"]
     assert all(len(m["at"]) == len(m["steps"]) for m in messages if "steps" in m)
+
+
+@pytest.mark.parametrize("wrong", [None, "rest"])
+def test_a_text_that_differs_from_the_baselines_is_checked(wrong):
+    messages = play(collect(Runner(lambda: ScriptedEngine(wrong=wrong))))
+    assert messages[-1]["check"] == ({"tokens": 5, "differs": [3], "gap": [0.5]} if wrong else None)
 
 
 def test_baseline_is_measured_once_for_a_prompt_and_its_sampling():

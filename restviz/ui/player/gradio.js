@@ -35,7 +35,7 @@
       message.steps.forEach((step, k) => {
         if (message.from + k === model.steps.length) player.push(step, message.text, message.bytes, message.at[k]);
       });
-      if (message.end && !model.finish) player.finish(message.end);
+      if (message.end && !model.finish) player.finish(message.end, message.check);
     }
 
     /** A baseline measured earlier in this session: usually still here and whole, else fetched. */

@@ -42,6 +42,7 @@
       this.header = header;
       this.steps = [];
       this.finish = null;
+      this.check = null;      // see `Check` in restviz/trace.py
       this.text = {};
       this.bytes = {};
       this.tokens = [];       // {id, text, step, node, kind, label, partial}
@@ -55,6 +56,7 @@
       model.learn(trace.token_text, trace.token_bytes);
       for (const step of trace.steps) model.push(step);
       model.finish = trace.finish;
+      model.check = trace.check;
       return model;
     }
 

@@ -3,7 +3,7 @@
    start(header, {role, text, bytes})   a run begins; role "baseline" is measured first, "run" is compared with it;
                                   text and bytes name the prompt's token ids
    push(step, text, bytes, at)    one more step of it, with the text of new token ids; at: when the engine made it (s)
-   finish(finish)                 it ended
+   finish(finish, check)          it ended; check: the teacher-forced check of a run whose text differs
    load(trace, {baseline})        a finished trace, stepped from the first step on
    note(text), fail(text)         a line about what is going on, a line about what went wrong
    latencies                      ms from "the engine made it" to "it is on screen", one number a step
@@ -105,8 +105,9 @@
       this.schedule();
     }
 
-    finish(finish) {
+    finish(finish, check = null) {
       this.model.finish = finish;
+      this.model.check = check;
       this.live = this.charts.live = false;
       this.charts.append();
       this.schedule();

@@ -82,7 +82,16 @@
       const p = (id) => (look && look.token.includes(id) ? look.p[look.token.indexOf(id)].toFixed(4) : "less than its top ten");
       const gap = ` The target's probabilities there: ${p(run.tokens[at].id)} and ${p(baseline.tokens[at].id)}.`;
       const why = run.header.environment.bit_exact ? "" : " This device and dtype are not bit-exact, so near-ties can flip.";
-      return [state, "≠", `Differs from autoregressive decoding at token ${count(at + 1)}: ${here} here, ${there} there.${gap}${why}`];
+      return [state, "≠", `Differs from autoregressive decoding at token ${count(at + 1)}: ${here} here, ${there} there.${gap}${why}${this.checked(run.check)}`];
+    }
+
+    /** What the teacher-forced check found: rounding turns near-ties, a defect does more. */
+    checked(check) {
+      if (!check) return "";
+      const agreed = ` A forward over this whole text would choose ${count(check.tokens - check.differs.length)} of its ${plural(check.tokens, "token")}`;
+      if (!check.differs.length) return agreed + ".";
+      const widest = check.gap.includes(null) ? "a token is ruled out by top-k or top-p there" : `the others miss by at most ${Math.max(...check.gap).toFixed(3)} in logits`;
+      return `${agreed}; ${widest}.`;
     }
   }
 
