@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 
 
@@ -12,9 +13,10 @@ def main() -> int:
     if not port.isdigit() or not 0 < int(port) < 65536:
         print(f"PORT is {port!r}, which is not a port number (1 to 65535).", file=sys.stderr)
         return 1
-    from restviz.ui.page import launch
-
     try:
+        socket.create_server((host, int(port))).close()  # before anything is loaded
+        from restviz.ui.page import launch
+
         launch(host, int(port))
     except OSError:
         print(f"Port {port} on {host} cannot be used, probably it is taken: set PORT to another one.", file=sys.stderr)

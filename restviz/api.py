@@ -19,7 +19,9 @@ from typing import Any
 from restviz.check import check
 from restviz.datastore import Datastore, open_or_build
 from restviz.decode import decode
-from restviz.drafters import METHODS
+from restviz.drafters import METHODS, MethodError
+from restviz.drafters.assistant import load_assistant
+from restviz.drafters.eagle import Head, head_for
 from restviz.settings import Settings, SettingsError
 from restviz.target.build import load_target
 from restviz.target.model import Target
@@ -30,6 +32,8 @@ from restviz.trace import Check, DatastoreInfo, Finish, Header, Step, Trace
 __all__ = ["Engine", "Run", "Settings", "SettingsError", "generate", "load"]
 
 
+DATASTORES = ("python-code",)
+PLACES = ("head", "assistant", "device", "dtype", "attention")  # keyword arguments of `load`
 STOPPED = Finish(reason="stopped", message="Stopped by you.")
 
 
@@ -39,7 +43,7 @@ class Run:
     def __init__(self, engine: Engine, prompt: str, settings: Settings):
         target = engine.target
         self.engine, self.settings = engine, settings
-        self.drafter = METHODS[settings.method](settings, engine)
+        self.drafter = METHODS[settings.method].make(settings, engine)
         if not prompt.strip():
             raise SettingsError("The prompt is empty: write something for the model to continue.")
         ids = target.encode(prompt, settings.chat)
@@ -101,10 +105,12 @@ class Run:
 
 
 class Engine:
-    """A loaded target and opened datastores.  Runs on it wait for each other."""
+    """A loaded target, opened datastores and draft models.  Runs on it wait for each other."""
 
-    def __init__(self, target: Target, datastores: list[Datastore]):
-        self.target, self.datastores = target, datastores
+    def __init__(
+        self, target: Target, datastores: list[Datastore], head: Head | None = None, assistant: Target | None = None
+    ):
+        self.target, self.datastores, self.head, self.assistant = target, datastores, head, assistant
         self.token_text = TokenText(target.tokenizer)
         self.lock = target.lock  # engines over the same target share it
 
@@ -123,6 +129,17 @@ class Engine:
         """A teacher-forced forward over a finished run's text: where the emitted tokens are not its choice."""
         return check(self.target, trace)
 
+    def methods(self) -> list[str]:
+        """The methods that can run here: those whose draft model is loaded."""
+        return [name for name in METHODS if self._can(Settings(method=name))]
+
+    def _can(self, settings: Settings) -> bool:
+        try:
+            METHODS[settings.method].make(settings, self)
+        except MethodError:
+            return False
+        return True
+
     def describe(self) -> dict[str, Any]:
         """Plain facts about model, device and datastores, for people."""
         return {
@@ -134,14 +151,20 @@ class Engine:
                 ).model_dump()
                 for store in self.datastores
             ],
+            "head": self.head and self.head.name,
+            "assistant": self.assistant and self.assistant.info.name,
+            "methods": self.methods(),
         }
 
 
 @lru_cache(maxsize=2)
-def _load(target: str, datastores: tuple[str, ...], device: str, dtype: str, attention: str) -> Engine:
+def _load(
+    target: str, datastores: tuple[str, ...], head: str, assistant: str, device: str, dtype: str, attention: str
+) -> Engine:
     loaded = load_target(target, device, dtype, attention)
     tokenizer = loaded.tokenizer.backend_tokenizer
-    return Engine(loaded, [open_or_build(name, tokenizer) for name in datastores])
+    stores = [open_or_build(name, tokenizer) for name in datastores]
+    return Engine(loaded, stores, head_for(head, loaded), load_assistant(assistant, loaded) if assistant else None)
 
 
 _loading = threading.Lock()
@@ -149,8 +172,10 @@ _loading = threading.Lock()
 
 def load(
     target: str = "default",
-    datastore: str | Sequence[str] = "python-code",
+    datastore: str | Sequence[str] = DATASTORES,
     *,
+    head: str = "auto",
+    assistant: str = "",
     device: str = "auto",
     dtype: str = "auto",
     attention: str = "auto",
@@ -159,11 +184,14 @@ def load(
 
     target      `default`, a hub id, or the path of a model folder or GGUF file (see `restviz.target.load`)
     datastore   names of recipes or paths of built datastores, all for the target's tokenizer
+    head        the target's EAGLE head: a checkpoint's folder or hub id, `auto` (the one RestViz has for it, if any) or
+                `none`
+    assistant   a smaller model with the target's tokenizer, named like a target; none by default
     device, dtype, attention   see `restviz.target.build.load_target`
     """
     names = (datastore,) if isinstance(datastore, str) else tuple(datastore)
     with _loading:
-        return _load(target, names, device, dtype, attention)
+        return _load(target, names, head, assistant, device, dtype, attention)
 
 
 def generate(
@@ -171,13 +199,13 @@ def generate(
     method: str = "rest",
     *,
     target: str = "default",
-    datastore: str | Sequence[str] = "python-code",
+    datastore: str | Sequence[str] = DATASTORES,
     **settings,
 ) -> Trace:
     """Generate an answer and return the trace of how it was made.
 
-    `settings` are fields of `Settings` (`max_new_tokens=128`, `temperature=0.0`, `budget=64`, …) and `device`, `dtype`,
-    `attention` of `load`.  Raises RestvizError with one sentence when something is not possible.
+    `settings` are fields of `Settings` (`max_new_tokens=128`, `temperature=0.0`, `budget=64`, …) and the keyword
+    arguments of `load`.  Raises RestvizError with one sentence when something is not possible.
     """
-    where = {key: settings.pop(key) for key in ("device", "dtype", "attention") if key in settings}
+    where = {key: settings.pop(key) for key in PLACES if key in settings}
     return load(target, datastore, **where).generate(prompt, Settings(method=method, **settings))

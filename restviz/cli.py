@@ -21,6 +21,9 @@ def main(argv: list[str] | None = None) -> int:
     from restviz.datastore.cli import add_commands as add_datastore
 
     add_datastore(commands)
+    from restviz.train.cli import add_train_head
+
+    add_train_head(commands)
     _add_bench(commands)
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -45,6 +48,8 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--datastore", action="append", help="recipe name or folder of a datastore (default python-code); may repeat"
     )
+    parser.add_argument("--head", default="auto", help="EAGLE head: folder, hub id, auto (the target's own) or none")
+    parser.add_argument("--assistant", default="", help="smaller model with the target's tokenizer, to draft with")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, mps")
     parser.add_argument("--dtype", default="auto", help="auto, bf16, fp16, fp32")
     parser.add_argument("--attention", default="auto", help="auto, exact, fast")
@@ -52,10 +57,9 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 def load_engine(args: argparse.Namespace):
     """The engine that the options of `add_engine_options` describe."""
-    from restviz.api import load
+    from restviz.api import DATASTORES, PLACES, load
 
-    datastores = args.datastore or ["python-code"]
-    return load(args.target, datastores, device=args.device, dtype=args.dtype, attention=args.attention)
+    return load(args.target, args.datastore or DATASTORES, **{name: getattr(args, name) for name in PLACES})
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +73,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         if field.annotation is bool:
             group.add_argument(*options, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         else:
-            group.add_argument(*options, type=field.annotation, default=argparse.SUPPRESS, metavar="X", help=text)
+            kind = field.annotation if isinstance(field.annotation, type) else str
+            group.add_argument(*options, type=kind, default=argparse.SUPPRESS, metavar="X", help=text)
 
 
 def settings_from(args: argparse.Namespace):

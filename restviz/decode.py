@@ -20,8 +20,8 @@ import torch
 from restviz.drafters.base import Context, Draft, Drafter, NoDrafter
 from restviz.target.model import Target
 from restviz.target.sampling import Drawn, Sampler
-from restviz.trace import Finish, Look, Nodes, Step, Times
-from restviz.tree import TokenTree
+from restviz.trace import Finish, FirstStep, Look, Nodes, Step, Tested, Times
+from restviz.tree import Source, TokenTree
 
 LOOKS = 10  # target's likeliest tokens recorded at each visited node
 VERDICTS = ("rejected", "pruned_first_token", "pruned_budget")  # fate of a node by its `Verdict`, before acceptance
@@ -46,7 +46,7 @@ def decode(
     """
     target.check_room(prompt)
     limit = min(max_new_tokens, target.info.context_window - len(prompt))
-    session = target.session(len(prompt) + limit + drafter.budget)
+    session = target.session(len(prompt) + limit + drafter.budget, drafter.taps)
     tokens = np.empty(len(prompt) + limit, dtype=np.int32)
     tokens[: len(prompt)], count, index = prompt, len(prompt), 0
     try:
@@ -65,7 +65,6 @@ def decode(
                     session.commit([0, *verified.path])
                 root, count = count - 1, count + len(emitted)
                 tokens[root + 1 : count] = emitted
-            drafter.observe(tokens[root + 1 : count])
             yield clock.stop(_record(index, root, draft, verified))
             if emitted[-1] in target.eos:
                 return Finish(reason="eos", message="The model ended its answer.")
@@ -76,7 +75,7 @@ def decode(
                 return Finish(reason="context_window", message=f"The context window of {window} tokens is full.")
             index += 1
             clock = _Clock()
-            draft = drafter.propose(Context(tokens[:count], max_depth=len(prompt) + limit - count))
+            draft = drafter.propose(Context(tokens[:count], len(prompt) + limit - count, session.hidden))
             clock.ms |= draft.times
             with clock("forward"):
                 tree = draft.tree.keep(draft.kept)
@@ -138,12 +137,30 @@ def _record(index: int, position: int, draft: Draft, verified: Verified) -> Step
             fate=fate,
         ),
         matches=draft.matches,
+        first=_first_step(draft),
         unrecorded=draft.unrecorded,
         accepted=[whole[node] for node in verified.path],
         bonus=verified.bonus,
         looks=looks,
         times=Times(),
     )
+
+
+def _first_step(draft: Draft) -> FirstStep | None:
+    """What the draft model thinks comes after the root, and how the retrieved branches fared against it."""
+    if draft.first is None:
+        return None
+    token, p = draft.first.top(min(LOOKS, len(draft.first.p)))
+    step = FirstStep(token=token.tolist(), p=[round(value, 6) for value in p.tolist()], k=draft.tested)
+    tree = draft.tree
+    nodes = np.flatnonzero((tree.depth == 1) & (tree.source & (Source.DATASTORE | Source.CONTEXT) > 0))
+    if draft.tested and len(nodes):
+        p = draft.first.of(tree.token[nodes])
+        step.tested = [
+            Tested(node=node, rank=rank, p=round(value, 6))
+            for node, rank, value in zip(nodes.tolist(), draft.first.rank(p).tolist(), p.tolist(), strict=True)
+        ]
+    return step
 
 
 class _Clock:

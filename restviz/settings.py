@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -29,15 +29,43 @@ class Settings(BaseModel):
     seed: int = Field(0, ge=0, lt=2**63, description="the same seed gives the same text, whatever the method")
     n_max: int = Field(16, ge=1, le=64, description="REST: longest suffix to look up, tokens")
     n_min: int = Field(2, ge=1, le=64, description="REST: shortest suffix to look up, tokens")
-    length: int = Field(10, ge=1, le=64, description="REST: tokens of a continuation, the tree's depth")
+    length: int = Field(10, ge=1, le=64, description="retrieval: tokens of a continuation, the tree's depth")
     budget: int = Field(
         15,
         ge=1,
         le=255,
-        description="most draft nodes to verify in a step, root not counted; the paper's 64 suits a GPU, on a CPU "
-        "every node costs time, and 15 with the root fill 16 rows",
+        description="retrieval: most nodes a retriever adds to the tree, root not counted; REST's 64 suits a GPU, on a "
+        "CPU every node costs time, and 15 with the root fill 16 rows",
     )
     cap: int = Field(CAP, ge=1, le=1_000_000, description="REST: continuations read per step; more are sampled evenly")
+
+    pld_n_max: int = Field(3, ge=1, le=64, description="PLD: longest suffix to look up in the text itself, tokens")
+    pld_n_min: int = Field(1, ge=1, le=64, description="PLD: shortest suffix to look up, tokens")
+    draft_k: int = Field(
+        8, ge=1, le=64, description="draft model: nodes expanded a level, and children of each; EAGLE-2 uses 10"
+    )
+    draft_depth: int = Field(5, ge=0, le=32, description="draft model: forwards after the first; EAGLE-2 uses 5")
+    draft_nodes: int = Field(
+        16, ge=1, le=255, description="draft model: nodes of its tree, root not counted; EAGLE-2 uses 59 on GPUs"
+    )
+    draft_model: Literal["eagle", "assistant"] = Field("eagle", description="RASD: what drafts the model tree")
+    retrievers: Literal["datastore", "context", "both"] = Field(
+        "both", description="RASD: where branches are retrieved from: the datastores, the text itself, or both"
+    )
+    prune_k: int = Field(
+        10,
+        ge=0,
+        le=1000,
+        description="RASD: a retrieved branch stays if its first token is among so many likeliest of the draft model; "
+        "0 is no pruning; the paper's value is not confirmed, 10 is likeliest",
+    )
+    fused_cap: int = Field(
+        0,
+        ge=0,
+        le=255,
+        description="RASD: most nodes of the fused tree; 0 is no cap, which keeps the model tree whole; the paper's "
+        "value is not confirmed, none is likeliest",
+    )
 
     def __init__(self, **values: Any):
         try:
@@ -60,6 +88,8 @@ class Settings(BaseModel):
             raise ValueError(f"there is no method “{self.method}”: choose from {', '.join(METHODS)}")
         if self.n_min > self.n_max:
             raise ValueError(f"n_min ({self.n_min}) must not be larger than n_max ({self.n_max})")
+        if self.pld_n_min > self.pld_n_max:
+            raise ValueError(f"pld_n_min ({self.pld_n_min}) must not be larger than pld_n_max ({self.pld_n_max})")
         return self
 
     def but(self, **changes: Any) -> Settings:
@@ -67,6 +97,6 @@ class Settings(BaseModel):
         return Settings(**self.model_dump() | changes)
 
     def relevant(self) -> dict[str, Any]:
-        """What makes a difference to the method: autoregressive decoding drafts nothing."""
-        drafting = {"n_max", "n_min", "length", "budget", "cap"}
-        return self.model_dump(exclude={"method"} | (drafting if self.method == "autoregressive" else set()))
+        """What makes a difference to the method: of the drafting parameters, those it reads."""
+        drafting = {name for method in METHODS.values() for name in method.parameters}
+        return self.model_dump(exclude={"method"} | (drafting - set(METHODS[self.method].parameters)))

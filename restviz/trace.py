@@ -41,7 +41,9 @@ class Nodes(Record):
 
     token: list[int]
     parent: list[int] = Field(description="index of the parent, -1 for the root")
-    source: list[int] = Field(description="flags: 1 datastore, 2 context, 4 model; 0 for the root")
+    source: list[int] = Field(
+        description="flags: 1 datastore, 2 context, 4 model, 256 << i the header's datastore i; 0 for the root"
+    )
     count: list[int] = Field(description="retrieved continuations that start with this node's path")
     logp: list[float | None] = Field(description="draft model's cumulative log-probability, null where it has none")
     target_p: list[float | None] = Field(
@@ -57,6 +59,23 @@ class Match(Record):
     length: int = Field(description="tokens of the longest matching suffix, 0 when nothing matched")
     hits: int = Field(description="number of places where it occurs")
     sampled: int = Field(description="continuations read: all hits, or a strided sample of them beyond the cap")
+
+
+class Tested(Record):
+    """A retrieved branch whose first token was tested against the draft model (RASD's pruning)."""
+
+    node: int = Field(description="the branch's first node")
+    rank: int = Field(description="1 is the draft model's likeliest token")
+    p: float = Field(description="the draft model's probability; 0 for a token that is not in its vocabulary")
+
+
+class FirstStep(Record):
+    """The draft model's distribution of the token after the root: its likeliest tokens, best first."""
+
+    token: list[int]
+    p: list[float]
+    k: int = Field(0, description="a branch stays when its first token is among so many likeliest; 0: no pruning")
+    tested: list[Tested] = []
 
 
 class Look(Record):
@@ -87,6 +106,7 @@ class Step(Record):
     position: int = Field(description="absolute position of the root = tokens already in the target's KV cache")
     nodes: Nodes
     matches: list[Match] = []
+    first: FirstStep | None = Field(None, description="methods with a draft model")
     unrecorded: int = Field(0, description="pruned nodes that were too many to record")
     accepted: list[int] = Field(description="accepted nodes from below the root down")
     bonus: int | None = Field(description="target's own token after the accepted path; null if the text ended in it")

@@ -7,7 +7,7 @@ the root.  No two children of a node carry the same token, so a node *is* its pa
     token   int32[n]    token id
     parent  int32[n]    index of the parent, -1 for the root
     depth   int16[n]    edges to the root, 0 for the root
-    source  uint8[n]    `Source` flags: where the node came from
+    source  uint32[n]   `Source` flags: where the node came from, and from which datastores
     count   int64[n]    how many retrieved continuations start with this node's path (0: none did);
                         it never grows from a node to its child
     logp    float32[n]  draft model's cumulative log-probability of the path (NaN: the model did not propose it)
@@ -32,6 +32,11 @@ class Source(IntFlag):
     DATASTORE = 1
     CONTEXT = 2
     MODEL = 4
+
+    @classmethod
+    def datastore(cls, number: int) -> int:
+        """The flags of a node from the datastore `number` (0 to 23) of a run: DATASTORE, and bit 8 + number."""
+        return int(cls.DATASTORE) | 1 << 8 + number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,10 +160,13 @@ def top_of_sorted_continuations(
     root: int,
     rows: np.ndarray,
     weights: np.ndarray | None = None,
-    source: Source = Source.DATASTORE,
+    source: int | np.ndarray = Source.DATASTORE,
     budget: int | None = None,
 ) -> tuple[TokenTree, int]:
-    """`from_sorted_continuations(...).top(budget)` without building the rest, and how many nodes the rest has."""
+    """`from_sorted_continuations(...).top(budget)` without building the rest, and how many nodes the rest has.
+
+    `source` may be uint32[m], one for each row: a node has the flags of all rows that start with its path.
+    """
     m, length = rows.shape
     total = m if weights is None else int(np.sum(weights))
     if m == 0 or length == 0:
@@ -175,18 +183,22 @@ def top_of_sorted_continuations(
         count -= run
     else:
         count = np.add.reduceat(np.broadcast_to(weights, (length, m)).ravel(), run)
+    if isinstance(source, np.ndarray):
+        source = np.bitwise_or.reduceat(np.broadcast_to(source, (length, m)).ravel(), run)
     token = rows.T.ravel()[run]
     nodes = np.flatnonzero(token >= 0)
     n = len(nodes)
     if budget is not None and n > budget:
         # a count never grows with depth, so the first of equals in level order has all its ancestors before it
         nodes = nodes[np.sort(np.argsort(-count[nodes], kind="stable")[: max(budget, 0)])]
+    if isinstance(source, np.ndarray):
+        source = source[nodes]
     run = run[nodes]
     tree = TokenTree(
         token=_column(root, token[nodes], np.int32),
         parent=_column(-1, np.searchsorted(run, run - m, side="right"), np.int32),
         depth=_column(0, run // m + 1, np.int16),
-        source=_column(0, source, np.uint8, len(run)),
+        source=_column(0, source, np.uint32, len(run)),
         count=_column(total, count[nodes], np.int64),
         logp=_column(np.nan, np.nan, np.float32, len(run)),
     )
@@ -207,6 +219,27 @@ def from_paths(
         rows[row, : len(paths[i])] = paths[i]
     return from_sorted_continuations(
         root, rows, None if weights is None else np.asarray(weights, dtype=np.int64)[order], source
+    )
+
+
+def from_nodes(root: int, token: Sequence[int], parent: Sequence[int], logp: Sequence[float]) -> TokenTree:
+    """The tree of a draft model's nodes, given in any order in which parents come before children.
+
+    `token[i]`, `parent[i]` and `logp[i]` belong to node i + 1; a parent of 0 is the root.
+    """
+    paths: list[tuple[int, ...]] = [()]
+    for t, p in zip(token, parent, strict=True):
+        paths.append((*paths[p], t))
+    order = sorted(range(len(paths)), key=lambda i: (len(paths[i]), paths[i]))
+    place = {i: k for k, i in enumerate(order)}
+    n = len(token)
+    return TokenTree(
+        token=_column(root, [token[i - 1] for i in order[1:]], np.int32, n),
+        parent=_column(-1, [place[parent[i - 1]] for i in order[1:]], np.int32, n),
+        depth=np.array([len(paths[i]) for i in order], dtype=np.int16),
+        source=_column(0, Source.MODEL, np.uint32, n),
+        count=np.zeros(n + 1, dtype=np.int64),
+        logp=_column(np.nan, [logp[i - 1] for i in order[1:]], np.float32, n),
     )
 
 
@@ -257,7 +290,7 @@ def _single(root: int, count: int) -> TokenTree:
         token=np.array([root], dtype=np.int32),
         parent=np.array([-1], dtype=np.int32),
         depth=np.zeros(1, dtype=np.int16),
-        source=np.zeros(1, dtype=np.uint8),
+        source=np.zeros(1, dtype=np.uint32),
         count=np.array([count], dtype=np.int64),
         logp=np.full(1, np.nan, dtype=np.float32),
     )

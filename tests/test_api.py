@@ -20,7 +20,7 @@ FAST = {"chat": False, "max_new_tokens": 10, "n_min": 1}
         ({"budget": "many"}, "budget cannot be 'many'"),
         ({"top_p": 0}, "top_p cannot be 0"),
         ({"methode": "rest"}, "no setting “methode”: choose from"),
-        ({"method": "magic"}, "no method “magic”: choose from autoregressive, rest"),
+        ({"method": "magic"}, "no method “magic”: choose from autoregressive, pld, rest, eagle"),
         ({"n_min": 9, "n_max": 4}, "must not be larger than n_max"),
     ],
 )

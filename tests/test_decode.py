@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from restviz.decode import decode, verify
-from restviz.drafters import Draft, NoDrafter
+from restviz.drafters import Draft, LookupDrafter, NoDrafter, RasdDrafter
+from restviz.drafters.model import ModelDrafter
 from restviz.target.load import TargetError
 from restviz.target.sampling import Sampler
 from restviz.tree import from_paths
@@ -24,17 +25,14 @@ from restviz.tree import from_paths
 class TreeDrafter:
     """Proposes `tree(context)`: a list of paths."""
 
-    budget, datastores = 64, []
+    budget, datastores, taps = 64, [], ()
 
     def __init__(self, paths):
-        self.paths, self.seen = paths, []
+        self.paths = paths
 
     def propose(self, context):
         tree = from_paths(int(context.tokens[-1]), [p[: context.max_depth] for p in self.paths(context)])
         return Draft(tree=tree, verdict=np.zeros(len(tree), dtype=np.uint8))
-
-    def observe(self, accepted):
-        self.seen += accepted.tolist()
 
 
 def run(target, drafter, prompt, n=24, **sampling):
@@ -85,7 +83,6 @@ def test_an_oracle_is_accepted_whole(no_eos):
     drafter = TreeDrafter(future)
     tokens, steps, _ = run(no_eos, drafter, PROMPT)
     assert tokens == truth
-    assert drafter.seen == truth
     assert [len(step.emitted) for step in steps] == [1, 7, 7, 7, 2]
     assert all(len(step.accepted) == 6 for step in steps[1:4])
     # the last step: two tokens were left, both drafted, so nothing is drawn after them
@@ -148,8 +145,8 @@ def test_a_prompt_that_fills_the_window_is_refused(tiny, length):
 def test_closing_at_any_step_releases_the_cache(no_eos):
     sessions = []
 
-    def session(capacity, make=no_eos.session):
-        made = make(capacity)
+    def session(capacity, taps, make=no_eos.session):
+        made = make(capacity, taps)
         sessions.append(weakref.ref(made.cache))
         return made
 
@@ -190,12 +187,13 @@ class Markov:
     def check_room(self, ids):
         pass
 
-    def session(self, capacity):
+    def session(self, capacity, taps):
         return SimpleNamespace(
             prefill=lambda ids: self.logits[ids[-1]],
             forward=lambda tree: self.logits[torch.from_numpy(tree.token).long()],
             commit=lambda nodes: None,
             release=lambda: None,
+            hidden=None,
         )
 
 
@@ -210,12 +208,40 @@ def joint_p_value(texts: list[list[int]], logits: torch.Tensor) -> float:
     return chisquare([seen[i] for i in range(VOCAB**3)], joint * len(texts)).pvalue
 
 
-def test_sampling_follows_the_target_with_branching_trees():
-    logits = torch.randn(VOCAB, VOCAB, generator=torch.Generator().manual_seed(3))
+class OtherMarkov:
+    """A draft model that is another chain than the target."""
+
+    taps, ids = (), None
+
+    def __init__(self):
+        self.logits = torch.randn(VOCAB, VOCAB, generator=torch.Generator().manual_seed(8))
+
+    def begin(self, context):
+        return self.logits[int(context.tokens[-1])]
+
+    def expand(self, tokens, parents):
+        return self.logits[tokens]
+
+
+def retrieved():
     # shared first tokens, as in REST's trees: the public code draws once per row and so favours them
-    drafter = TreeDrafter(lambda c: [[1, 2, 0], [1, 0, 3], [1, 3], [2, 2], [0]])
-    drafted = [run(Markov(logits), drafter, [0], 3, temperature=1.0, seed=seed)[0] for seed in range(RUNS)]
-    plain = [run(Markov(logits), NoDrafter(), [0], 3, temperature=1.0, seed=seed)[0] for seed in range(RUNS)]
+    return TreeDrafter(lambda c: [[1, 2, 0], [1, 0, 3], [1, 3], [2, 2], [0]])
+
+
+def fused():
+    return RasdDrafter(ModelDrafter(OtherMarkov(), k=2, depth=1, budget=4), [retrieved(), LookupDrafter(2)], k=2)
+
+
+@pytest.mark.parametrize("make", [retrieved, fused])
+def test_sampling_follows_the_target_with_branching_trees(make):
+    logits = torch.randn(VOCAB, VOCAB, generator=torch.Generator().manual_seed(3))
+    drafted, sources = [], Counter()
+    for seed in range(RUNS):
+        text, steps, _ = run(Markov(logits), make(), [0, 1, 0], 3, temperature=1.0, seed=seed)
+        drafted.append(text)
+        sources.update(source for step in steps for source in step.nodes.source[1:])
+    assert len(sources) == {retrieved: 1, fused: 6}[make], "nodes of mixed origins"
+    plain = [run(Markov(logits), NoDrafter(), [0, 1, 0], 3, temperature=1.0, seed=seed)[0] for seed in range(RUNS)]
     assert drafted == plain
     assert joint_p_value(drafted, logits) > 1e-3
 

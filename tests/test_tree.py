@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from restviz.tree import (
     Source,
     TokenTree,
+    from_nodes,
     from_paths,
     from_sorted_continuations,
     fuse,
@@ -51,7 +52,7 @@ def rows_of(paths: list[tuple[int, ...]]) -> np.ndarray:
 
 def check(tree: TokenTree) -> None:
     """What every tree promises."""
-    dtypes = {"token": "i4", "parent": "i4", "depth": "i2", "source": "u1", "count": "i8", "logp": "f4"}
+    dtypes = {"token": "i4", "parent": "i4", "depth": "i2", "source": "u4", "count": "i8", "logp": "f4"}
     for name, dtype in dtypes.items():
         assert getattr(tree, name).dtype == np.dtype(dtype), name
         assert getattr(tree, name).shape == (len(tree),), name
@@ -222,3 +223,15 @@ def test_equality(a, b):
     same = as_dict(a) == as_dict(b) and a.source.tolist() == b.source.tolist()
     assert (a == b) == same
     assert a != "a tree"
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=5).map(tuple), max_size=12), st.randoms())
+def test_from_nodes_takes_nodes_in_any_order_in_which_parents_come_first(paths, chance):
+    closed = sorted({path[:i] for path in paths for i in range(1, len(path) + 1)})
+    order = sorted(closed, key=lambda path: (len(path), chance.random()))
+    place = {(): 0} | {path: i + 1 for i, path in enumerate(order)}
+    tree = from_nodes(7, [p[-1] for p in order], [place[p[:-1]] for p in order], [-float(place[p]) for p in order])
+    check(tree)
+    assert set(tree.paths()[1:]) == set(closed)
+    assert [-place[path] for path in tree.paths()[1:]] == tree.logp[1:].tolist()
+    assert set(tree.source[1:].tolist()) <= {int(Source.MODEL)}

@@ -37,7 +37,7 @@ from restviz.datastore.format import (
     write_stamp,
 )
 from restviz.datastore.search import Datastore
-from restviz.datastore.sources import Document, Recipe, load_recipe, read_document, signature
+from restviz.datastore.sources import Document, Recipe, load_recipe, read_documents, signature
 
 SHARD_TOKENS = 64_000_000
 BATCH_CHARACTERS = 1_000_000
@@ -106,7 +106,7 @@ def build(
             parameters={"shard_tokens": shard_tokens, "split": recipe.split, **_versions()},
         )
         meta.width = token_width(meta.vocab_size)
-        shards = _tokenise(files, _plain(tokenizer), partial, meta, shard_tokens, progress)
+        shards = _tokenise(recipe, files, _plain(tokenizer), partial, meta, shard_tokens, progress)
         if not meta.tokens:
             raise DatastoreError(f"There is no text in the {len(files)} files of {recipe.name}.")
         with tqdm(total=meta.tokens, desc="sorting", unit="token", unit_scale=True, disable=not progress) as bar:
@@ -144,14 +144,20 @@ class _ShardWriter:
 
 
 def _tokenise(
-    files: list[tuple[int, str, Path]], tokenizer: Tokenizer, root: Path, meta: Meta, shard_tokens: int, progress: bool
+    recipe: Recipe,
+    files: list[tuple[int, str, Path]],
+    tokenizer: Tokenizer,
+    root: Path,
+    meta: Meta,
+    shard_tokens: int,
+    progress: bool,
 ) -> int:
     """Write the token streams and document tables, count into `meta`; the number of shards."""
     size = sum(path.stat().st_size for _, _, path in files)
     shards, writer = 0, None
     try:
         with tqdm(total=size, desc="tokenising", unit="B", unit_scale=True, disable=not progress) as bar:
-            for batch in _batches(files, meta, bar):
+            for batch in _batches(recipe, files, meta, bar):
                 encodings = tokenizer.encode_batch_fast([document.text for document in batch], add_special_tokens=False)
                 for i, document in enumerate(batch):
                     ids = np.array(encodings[i].ids, dtype=np.int64)
@@ -171,20 +177,19 @@ def _tokenise(
     return shards
 
 
-def _batches(files: list[tuple[int, str, Path]], meta: Meta, bar: tqdm) -> Iterator[list[Document]]:
+def _batches(recipe: Recipe, files: list[tuple[int, str, Path]], meta: Meta, bar: tqdm) -> Iterator[list[Document]]:
     """The text files as documents, about BATCH_CHARACTERS at a time."""
     batch, characters = [], 0
     for source, name, path in files:
-        document = read_document(source, name, path)
+        documents = meta.documents + len(batch)
+        for document in read_documents(recipe, source, name, path):
+            batch.append(document)
+            characters += len(document.text)
+            if characters >= BATCH_CHARACTERS:
+                yield batch
+                batch, characters = [], 0
         bar.update(path.stat().st_size)
-        if document is None:
-            meta.skipped += 1
-            continue
-        batch.append(document)
-        characters += len(document.text)
-        if characters >= BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
+        meta.skipped += meta.documents + len(batch) == documents
     if batch:
         yield batch
 

@@ -28,6 +28,10 @@ def add_commands(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to build it (default: the user's cache)")
     parser.set_defaults(run=_build)
 
+    from restviz.train.cli import add_distil
+
+    add_distil(commands)
+
     parser = commands.add_parser("info", help="describe a datastore")
     parser.add_argument("datastore", metavar="NAME|DIR")
     parser.add_argument("--verify", action="store_true", help="compare every file with its sha256")

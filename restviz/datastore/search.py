@@ -14,7 +14,7 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -43,12 +43,14 @@ class Hits:
     hits          number of places where it occurs
     rows          int32[m, length] continuations, sorted (an ended document sorts last), filled up with -1
     weights       int64[m] how many hits a row stands for, summing to `hits`; None when each stands for itself
+    corpus        int64[m] which of several corpora a row is from (see `merge`); None when there is one
     """
 
     match_length: int
     hits: int
     rows: np.ndarray
     weights: np.ndarray | None = None
+    corpus: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,16 +293,17 @@ class Datastore:
 def merge(found: list[Hits]) -> Hits:
     """What one search in all the corpora together would have found: the hits of the longest match, rows sorted."""
     longest = max(hits.match_length for hits in found)
-    found = [hits for hits in found if hits.match_length == longest]
-    if len(found) == 1:
-        return found[0]
-    rows = np.concatenate([hits.rows for hits in found])
+    best = [(i, hits) for i, hits in enumerate(found) if hits.match_length == longest]
+    corpus = np.repeat([i for i, _ in best], [len(hits.rows) for _, hits in best])
+    if len(best) == 1:
+        return replace(best[0][1], corpus=corpus)
+    rows = np.concatenate([hits.rows for _, hits in best])
     order = np.lexsort(rows.view(np.uint32).T[::-1])  # as uint32, -1 sorts last
     weights = None
-    if any(hits.weights is not None for hits in found):
-        weights = [np.ones(len(h.rows), dtype=np.int64) if h.weights is None else h.weights for h in found]
+    if any(hits.weights is not None for _, hits in best):
+        weights = [np.ones(len(h.rows), dtype=np.int64) if h.weights is None else h.weights for _, h in best]
         weights = np.concatenate(weights)[order]
-    return Hits(longest, sum(hits.hits for hits in found), rows[order], weights)
+    return Hits(longest, sum(hits.hits for _, hits in best), rows[order], weights, corpus[order])
 
 
 def _strata(total: int, limit: int) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,8 @@ A recipe:
 
     title = "…"                         one line for people
     description = "…"
-    split = "file"                      a document is a file
+    split = "file"                      a document is a file; "record": a JSON-lines file's record (.jsonl, .jsonl.gz)
+    field = "answer"                    with "record": the field that holds the text
     [[source]]                          one or more
     asset = "stdlib:"                   see `restviz.assets`
     sha256 = "…"                        optional, for an asset that is one file
@@ -18,11 +19,14 @@ Files that are no UTF-8 text, that hold a NUL character, or that are empty are s
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import re
 import tomllib
+import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -69,6 +73,7 @@ class Recipe:
     description: str
     sources: list[Source]
     split: str = "file"
+    field: str = ""
 
     def files(self) -> list[tuple[int, str, Path]]:
         """`(index of the source, name, path)` of every file."""
@@ -98,7 +103,7 @@ def load_recipe(name: str) -> Recipe:
         raise DatastoreError(f"There is no datastore recipe {name} (known ones: {known}).") from None
     except ValueError as error:
         raise DatastoreError(f"The recipe {path.name} is not valid TOML: {error}.") from None
-    return _parse(path.stem, raw)
+    return _parse(path.stem, raw, path.parent.resolve())
 
 
 def recipe_from_files(paths: list[str], name: str | None = None) -> Recipe:
@@ -111,13 +116,20 @@ def recipe_from_files(paths: list[str], name: str | None = None) -> Recipe:
     return Recipe(_checked_name(name), name, f"Built from {len(paths)} local files or folders.", sources)
 
 
-def read_document(source: int, name: str, path: Path) -> Document | None:
-    """The file as a document; None when it is not text or has none."""
+def read_documents(recipe: Recipe, source: int, name: str, path: Path) -> Iterator[Document]:
+    """The documents of a file; none when it is not text or has none."""
     try:
-        text = path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    return Document(source, name, 0, text) if text.strip() and "\0" not in text else None
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if name.endswith(".gz") else data).decode("utf-8")
+        if recipe.split == "file":
+            texts = [(0, text)]
+        else:
+            texts = [(i, json.loads(line)[recipe.field]) for i, line in enumerate(text.splitlines(), 1)]
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error):
+        return
+    for record, text in texts:
+        if isinstance(text, str) and text.strip() and "\0" not in text:
+            yield Document(source, name, record, text)
 
 
 def signature(recipe: Recipe, files: list[tuple[int, str, Path]], *parameters: object) -> str:
@@ -126,7 +138,13 @@ def signature(recipe: Recipe, files: list[tuple[int, str, Path]], *parameters: o
     return hashlib.sha256(json.dumps([asdict(recipe), stats, parameters]).encode()).hexdigest()
 
 
-def _parse(name: str, raw: dict) -> Recipe:
+def _placed(asset: str, folder: Path) -> str:
+    """A `file:` asset relative to the recipe's folder."""
+    scheme, _, path = asset.partition(":")
+    return f"file:{folder / Path(path).expanduser()}" if scheme == "file" else asset
+
+
+def _parse(name: str, raw: dict, folder: Path) -> Recipe:
     def take(table: dict, where: str, key: str, kind: type, default: object = ...) -> object:
         value = table.pop(key, default)
         if value is ...:
@@ -145,7 +163,7 @@ def _parse(name: str, raw: dict) -> Recipe:
         where = f" in source {i}"
         sources.append(
             Source(
-                asset=take(table, where, "asset", str),
+                asset=_placed(take(table, where, "asset", str), folder),
                 licence=take(table, where, "licence", str),
                 attribution=take(table, where, "attribution", str),
                 sha256=take(table, where, "sha256", str, None),
@@ -159,9 +177,12 @@ def _parse(name: str, raw: dict) -> Recipe:
         description=take(raw, "", "description", str),
         sources=sources,
         split=take(raw, "", "split", str, "file"),
+        field=take(raw, "", "field", str, ""),
     )
-    if recipe.split != "file":
-        raise DatastoreError(f"In the recipe {name}, “split” must be “file”, not “{recipe.split}”.")
+    if recipe.split not in ("file", "record"):
+        raise DatastoreError(f"In the recipe {name}, “split” must be “file” or “record”, not “{recipe.split}”.")
+    if (recipe.split == "record") != bool(recipe.field):
+        raise DatastoreError(f'In the recipe {name}, “split = "record"” and “field” belong together.')
     for table, where in [(raw, ""), *((table, f" in source {i}") for i, table in enumerate(tables, 1))]:
         for key in table:
             raise DatastoreError(f"The recipe {name} has an unknown key “{key}”{where}.")

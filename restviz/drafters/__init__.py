@@ -1,35 +1,98 @@
 """Drafters: each proposes draft trees in its own way; `METHODS` names them all.
 
-A new drafter is one file and one line here.
+A new drafter is one file and one line here.  Draft models import torch, so their files are imported when they are used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from restviz.drafters.base import Context, Draft, Drafter, NoDrafter, Verdict
+from restviz.drafters.base import Context, Distribution, Draft, Drafter, NoDrafter, Verdict
+from restviz.drafters.lookup import LookupDrafter
+from restviz.drafters.rasd import RasdDrafter
 from restviz.drafters.rest import RestDrafter
+from restviz.errors import RestvizError
 
 if TYPE_CHECKING:
     from restviz.api import Engine
     from restviz.settings import Settings
 
-__all__ = ["METHODS", "Context", "Draft", "Drafter", "NoDrafter", "RestDrafter", "Verdict"]
+__all__ = [
+    "METHODS",
+    "Context",
+    "Distribution",
+    "Draft",
+    "Drafter",
+    "LookupDrafter",
+    "Method",
+    "MethodError",
+    "NoDrafter",
+    "RasdDrafter",
+    "RestDrafter",
+    "Verdict",
+]
 
 
-def _rest(settings: Settings, engine: Engine) -> Drafter:
-    return RestDrafter(
-        engine.datastores,
-        n_max=settings.n_max,
-        n_min=settings.n_min,
-        length=settings.length,
-        budget=settings.budget,
-        cap=settings.cap,
-    )
+class MethodError(RestvizError):
+    """A method that needs something this engine does not have."""
 
 
-METHODS: dict[str, Callable[[Settings, Engine], Drafter]] = {
-    "autoregressive": lambda settings, engine: NoDrafter(),
-    "rest": _rest,
+class Method(NamedTuple):
+    label: str  # for people
+    make: Callable[[Settings, Engine], Drafter]  # a drafter for one run; raises MethodError
+    parameters: tuple[str, ...] = ()  # the fields of Settings that only drafting uses and this method reads
+
+
+def _rest(s: Settings, engine: Engine) -> Drafter:
+    if not engine.datastores:
+        raise MethodError("REST needs a datastore: name one with --datastore.")
+    return RestDrafter(engine.datastores, s.n_max, s.n_min, s.length, s.budget, s.cap)
+
+
+def _pld(s: Settings, engine: Engine) -> Drafter:
+    return LookupDrafter(s.pld_n_max, s.pld_n_min, s.length, s.budget)
+
+
+def _eagle(s: Settings, engine: Engine) -> Drafter:
+    if engine.head is None:
+        raise MethodError(
+            f"EAGLE needs a head trained for {engine.target.info.name}: name one with --head, or train one with "
+            "“python -m restviz train-head”."
+        )
+    from restviz.drafters.eagle import Eagle
+    from restviz.drafters.model import ModelDrafter
+
+    return ModelDrafter(Eagle(engine.head), s.draft_k, s.draft_depth, s.draft_nodes)
+
+
+def _assistant(s: Settings, engine: Engine) -> Drafter:
+    if engine.assistant is None:
+        raise MethodError(
+            "The assistant method needs a smaller model with the same tokenizer: name one with --assistant."
+        )
+    from restviz.drafters.assistant import Assistant
+    from restviz.drafters.model import ModelDrafter
+
+    return ModelDrafter(Assistant(engine.assistant), s.draft_k, s.draft_depth, s.draft_nodes)
+
+
+def _rasd(s: Settings, engine: Engine) -> Drafter:
+    model = {"eagle": _eagle, "assistant": _assistant}[s.draft_model](s, engine)
+    makers = {"datastore": [_rest], "context": [_pld], "both": [_rest, _pld]}[s.retrievers]
+    return RasdDrafter(model, [make(s, engine) for make in makers], s.prune_k or None, s.fused_cap or None)
+
+
+REST = ("n_max", "n_min", "length", "budget", "cap")
+PLD = ("pld_n_max", "pld_n_min", "length", "budget")
+DRAFT = ("draft_k", "draft_depth", "draft_nodes")
+FUSION = ("draft_model", "retrievers", "prune_k", "fused_cap")
+
+METHODS: dict[str, Method] = {
+    "autoregressive": Method("Autoregressive", lambda settings, engine: NoDrafter()),
+    "pld": Method("Prompt lookup (PLD)", _pld, PLD),
+    "rest": Method("REST", _rest, REST),
+    "eagle": Method("EAGLE", _eagle, DRAFT),
+    "assistant": Method("Assistant model", _assistant, DRAFT),
+    "rasd": Method("RASD", _rasd, tuple(dict.fromkeys(REST + PLD + DRAFT + FUSION))),
 }

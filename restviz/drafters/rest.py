@@ -8,7 +8,8 @@ A weight never grows with depth, so the heaviest nodes are closed under ancestor
 then to level order, so the same text always gives the same tree.  Unlike the public code, the budget counts nodes
 (not the summed lengths of paths) and is used up whenever the trie is large enough.
 
-Several datastores act as one: only those with the longest match contribute.
+Several datastores act as one: only those with the longest match contribute, and counts add up.  Each node knows
+which datastores it is from (`Source.datastore`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from time import perf_counter
 import numpy as np
 
 from restviz.datastore import CAP, Datastore, Hits, merge
-from restviz.drafters.base import Context, Draft, Verdict
+from restviz.drafters.base import Context, Draft, Drafter, Verdict
 from restviz.trace import DatastoreInfo, Match
 from restviz.tree import Source, root_only, top_of_sorted_continuations
 
 
-class RestDrafter:
+class RestDrafter(Drafter):
     """The REST drafter over one or several datastores.
 
     n_max, n_min   longest and shortest suffix to look up, in tokens (paper: 16 and, as code, 2)
@@ -60,6 +61,7 @@ class RestDrafter:
                 raise ValueError(f"{key} must be at least {least}, not {value}.")
         self.n_max, self.n_min, self.length, self.budget = n_max, n_min, length, budget
         self.cap, self.shown = cap, shown
+        self.flags = np.array([Source.datastore(i) for i in range(len(self.stores))], dtype=np.uint32)
         self.datastores = [
             DatastoreInfo(name=s.meta.name, fingerprint=s.meta.content, tokens=s.meta.tokens) for s in self.stores
         ]
@@ -68,7 +70,7 @@ class RestDrafter:
         """The retrieval tree under the last token, at most `context.max_depth` deep."""
         start = perf_counter()
         if context.max_depth <= 0:
-            return Draft(tree=root_only(int(context.tokens[-1])), verdict=np.zeros(1, dtype=np.uint8))
+            return Draft.of(root_only(int(context.tokens[-1])))
         draft = self.draft_from(int(context.tokens[-1]), self.retrieve(context))
         draft.times["retrieve"] = 1000 * (perf_counter() - start)
         return draft
@@ -82,13 +84,11 @@ class RestDrafter:
         """The draft for the token `root`, from what `retrieve` found."""
         hits = merge(found)
         recorded = self.budget + self.shown
-        tree, unrecorded = top_of_sorted_continuations(root, hits.rows, hits.weights, Source.DATASTORE, recorded)
+        source = self.flags[hits.corpus]
+        tree, unrecorded = top_of_sorted_continuations(root, hits.rows, hits.weights, source, recorded)
         verdict = np.where(tree.heaviest(self.budget), Verdict.KEPT, Verdict.PRUNED_BUDGET).astype(np.uint8)
         matches = [
             Match(retriever=info.name, length=h.match_length, hits=h.hits, sampled=len(h.rows))
             for info, h in zip(self.datastores, found, strict=True)
         ]
         return Draft(tree, verdict, unrecorded, matches)
-
-    def observe(self, accepted: np.ndarray) -> None:
-        """Nothing to learn: the datastore does not change."""

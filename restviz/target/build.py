@@ -36,7 +36,7 @@ def load_target(name: str = "default", device: str = "auto", dtype: str = "auto"
 
     Raises TargetError when the target cannot be had, cannot verify trees, or does not allow one of the choices.
     """
-    device = _device(device)
+    device = choose_device(device)
     if dtype != "auto" and dtype not in DTYPES:
         raise TargetError(f"“{dtype}” is not a dtype RestViz knows: choose auto, {', '.join(DTYPES)}.")
     if attention not in ("auto", "exact", "fast"):
@@ -159,7 +159,7 @@ def _context_window(model: PreTrainedModel) -> int:
     return min(window, sliding) if sliding and "sliding_attention" in kinds else window
 
 
-def _device(device: str) -> str:
+def choose_device(device: str) -> str:
     if device == "auto":
         if torch.cuda.is_available():
             return "cuda"

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.modeling_utils import PreTrainedModel
@@ -47,9 +48,9 @@ class Target:
         ids = [] if ids is None else [ids] if isinstance(ids, int) else ids
         return frozenset(ids) | ({self.tokenizer.eos_token_id} - {None})
 
-    def session(self, capacity: int) -> Session:
+    def session(self, capacity: int, taps: tuple[int, ...] = ()) -> Session:
         """A run of at most `capacity` positions, draft nodes included."""
-        return Session(self, capacity)
+        return Session(self, capacity, taps)
 
     def encode(self, prompt: str, chat: bool = True) -> list[int]:
         """Token ids of a prompt, as a user message in the model's chat template when it has one and `chat` is set."""
@@ -74,10 +75,16 @@ class Target:
 
 
 class Session:
-    """One run's state on the device.  `release` frees it; nothing else of a run stays behind."""
+    """One run's state on the device.  `release` frees it; nothing else of a run stays behind.
 
-    def __init__(self, target: Target, capacity: int):
-        self.model, self.exact = target.model, target.exact
+    `taps` are hidden states to keep: i is the input of layer i, -1 the output of the final norm.  `hidden`,
+    [n, taps × d], are those of the rows of the last forward (or the whole prefill), and after `commit` of the rows
+    that it kept.
+    """
+
+    def __init__(self, target: Target, capacity: int, taps: tuple[int, ...] = ()):
+        self.model, self.exact, self.taps = target.model, target.exact, taps
+        self.hidden: torch.Tensor | None = None
         self.argument = cache_argument(self.model)
         layers = self.model.config.get_text_config().num_hidden_layers
         self.cache = TreeCache(layers, capacity, torch.float64 if self.exact else None)
@@ -90,10 +97,13 @@ class Session:
     @torch.inference_mode()
     def prefill(self, ids: list[int]) -> torch.Tensor:
         """Commit a prompt; returns the logits [vocab] after its last token."""
+        hidden = []
         for start in range(0, len(ids), PREFILL_ROWS):
             rows = ids[start : start + PREFILL_ROWS]
-            logits = self._forward(rows, range(start, start + len(rows)), None, last_only=True)
+            logits = self._forward(rows, range(self.length, self.length + len(rows)), None, last_only=True)
+            hidden.append(self.hidden)
             self.cache.commit(list(range(len(rows))))
+        self.hidden = torch.cat(hidden) if self.taps else None
         return logits[-1]
 
     def score(self, ids: list[int]) -> Iterator[torch.Tensor]:
@@ -123,9 +133,19 @@ class Session:
     def commit(self, nodes: list[int]) -> None:
         """Keep the rows of these nodes of the last forward: the root (0) and the accepted path, in order."""
         self.cache.commit(nodes)
+        if self.taps:
+            self.hidden = self.hidden[nodes]
+
+    @torch.inference_mode()
+    def rows(self, tokens: list[int], positions: np.ndarray, visible: np.ndarray) -> torch.Tensor:
+        """Logits [n, vocab] of rows behind what is in the cache, which see what `visible` (bool[n, L + n]) says.
+
+        For models that draft, with fast attention.
+        """
+        return self._forward(tokens, positions.tolist(), torch.from_numpy(visible).to(self.model.device)[None, None])
 
     def release(self) -> None:
-        self.cache = None
+        self.cache = self.hidden = None
 
     def _forward(self, tokens, positions, mask, last_only: bool = False) -> torch.Tensor:
         device = self.model.device
@@ -135,10 +155,13 @@ class Session:
             attention_mask=mask,
             use_cache=True,
             logits_to_keep=1 if last_only else 0,
+            output_hidden_states=bool(self.taps),
             **{self.argument: self.cache},
         )
         if device.type in ("cuda", "mps"):
             getattr(torch, device.type).synchronize()  # so that the time of a forward is the forward's
+        if self.taps:
+            self.hidden = torch.cat([output.hidden_states[i][0] for i in self.taps], dim=-1)
         return output.logits[0]
 
 

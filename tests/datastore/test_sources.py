@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import sysconfig
 
 import pytest
 
 from restviz.assets import AssetError
 from restviz.datastore import DatastoreError, Source, load_recipe, recipe_from_files
-from restviz.datastore.sources import RECIPES
+from restviz.datastore.sources import RECIPES, read_documents
 
 GOOD = """title = "t"
 description = "d"
@@ -53,7 +55,7 @@ def test_a_recipe_file(tmp_path):
         (('"a"\n', '"a"\nexclude = [1]'), "“exclude” in source 1 must be a list of strings"),
         (('"a"\n', '"a"\nlicense = "l"'), "has an unknown key “license” in source 1"),
         (('"d"', '"d"\nsplitt = "file"'), "has an unknown key “splitt”"),
-        (('"d"', '"d"\nsplit = "line"'), "“split” must be “file”, not “line”"),
+        (('"d"', '"d"\nsplit = "line"'), "“split” must be “file” or “record”, not “line”"),
         (('"d"', '"d'), "is not valid TOML"),
     ],
 )
@@ -110,3 +112,36 @@ def test_a_source_that_is_one_file(tmp_path):
 def test_the_standard_library_is_the_running_interpreters():
     (_, path), *_ = Source("stdlib:", "l", "a", include=["argparse.py"], exclude=["*/**"]).files()
     assert str(path).startswith(sysconfig.get_paths()["stdlib"])
+
+
+RECORDS = """
+title = "t"
+description = "d"
+split = "record"
+field = "answer"
+
+[[source]]
+asset = "file:texts.jsonl.gz"
+licence = "l"
+attribution = "a"
+"""
+
+
+def test_records_of_json_lines_next_to_the_recipe(tmp_path):
+    (tmp_path / "mine.toml").write_text(RECORDS)
+    lines = [{"prompt": "p", "answer": "one"}, {"answer": " "}, {"answer": "three"}]
+    (tmp_path / "texts.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    recipe = load_recipe(str(tmp_path / "mine.toml"))
+    ((source, name, path),) = recipe.files()
+    documents = list(read_documents(recipe, source, name, path))
+    assert {d.path for d in documents} == {"texts.jsonl.gz"}
+    assert [(d.record, d.text) for d in documents] == [(1, "one"), (3, "three")]
+    path.write_bytes(b"\x1f\x8bnot gzip")
+    assert list(read_documents(recipe, source, name, path)) == []
+
+
+@pytest.mark.parametrize("change", [('field = "answer"', ""), ('split = "record"', "")])
+def test_records_need_a_field_and_files_none(tmp_path, change):
+    (tmp_path / "mine.toml").write_text(RECORDS.replace(*change))
+    with pytest.raises(DatastoreError, match="belong together"):
+        load_recipe(str(tmp_path / "mine.toml"))
