@@ -24,6 +24,7 @@ SCRIPTS = (
     "treelayout.js",
     "tree.js",
     "charts.js",
+    "compare.js",
     "verdict.js",
     "inspector.js",
     "view.js",

@@ -9,34 +9,48 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, get_args
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read on import: no request may leave the machine
 
 import gradio as gr
 
 import restviz
+from restviz.drafters import METHODS
 from restviz.settings import Settings, SettingsError
 from restviz.ui.component import player, routes
 from restviz.ui.presets import PRESETS
 from restviz.ui.runner import Runner
 
-METHODS = (("REST", "rest"), ("Autoregressive", "autoregressive"))
-SAMPLING = (
-    ("max_new_tokens", "New tokens, at most"),
-    ("temperature", "Temperature"),
-    ("top_k", "Top-k"),
-    ("top_p", "Top-p"),
-    ("seed", "Seed"),
-)
-REST = (
-    ("n_max", "Longest suffix"),
-    ("n_min", "Shortest suffix"),
-    ("length", "Continuation"),
-    ("budget", "Node budget"),
-    ("cap", "Continuations read"),
-)
-LABELS = dict((*SAMPLING, *REST))
+SAMPLING = ("max_new_tokens", "temperature", "top_k", "top_p", "seed")
+GROUPS = {  # the fields of the form below the sampling's, and the heading above them
+    "Retrieval": ("length", "budget"),
+    "REST": ("n_max", "n_min", "cap"),
+    "Prompt lookup": ("pld_n_max", "pld_n_min"),
+    "Draft model": ("draft_k", "draft_depth", "draft_nodes"),
+    "RASD": ("draft_model", "retrievers", "prune_k", "fused_cap"),
+}
+LABELS = {
+    "max_new_tokens": "New tokens, at most",
+    "temperature": "Temperature",
+    "top_k": "Top-k",
+    "top_p": "Top-p",
+    "seed": "Seed",
+    "length": "Continuation",
+    "budget": "Node budget",
+    "n_max": "Longest suffix",
+    "n_min": "Shortest suffix",
+    "cap": "Continuations read",
+    "pld_n_max": "Longest suffix in the text",
+    "pld_n_min": "Shortest suffix in the text",
+    "draft_k": "K, nodes a level",
+    "draft_depth": "Depth",
+    "draft_nodes": "Nodes",
+    "draft_model": "Draft model",
+    "retrievers": "Retrieve from",
+    "prune_k": "k, first tokens that stay",
+    "fused_cap": "Cap of the fused tree",
+}
 
 CSS = """
 .gradio-container { max-width: none !important; overflow: clip !important; } /* hidden would undo position: sticky */
@@ -85,8 +99,11 @@ def settings_from(values: dict[str, Any]) -> Settings:
         raise SettingsError(re.sub(r"\w+", lambda word: LABELS.get(word[0], word[0]), str(error))) from None
 
 
-def build(load: Callable[[], Any] | None = None) -> gr.Blocks:
-    """The page.  `load` gives the engine (default `restviz.load`) and is called in a thread at once."""
+def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.Blocks:
+    """The page.  `load` gives the engine (default `restviz.load`) and is called in a thread at once.
+
+    `assistant`: it will have an assistant, so that the method is offered.
+    """
     runner = Runner(load or restviz.load)
     first = PRESETS[0]
 
@@ -99,17 +116,19 @@ def build(load: Callable[[], Any] | None = None) -> gr.Blocks:
 
     with gr.Blocks(title="RestViz", analytics_enabled=False, fill_width=True) as page:
         gr.HTML(
-            "<h1>RestViz</h1><p>Retrieval-based speculative decoding (REST) on a real model, one step at a time.</p>",
+            "<h1>RestViz</h1><p>Retrieval-based speculative decoding (REST, RASD) on a real model, step by step.</p>",
             elem_id="rv-title",
         )
         with gr.Row():
             with gr.Column(scale=0, min_width=330, elem_id="rv-form"):
                 preset = gr.Radio([p.label for p in PRESETS], value=first.label, label="Examples", elem_id="rv-presets")
                 prompt = gr.Textbox(first.prompt, label="Prompt", lines=8, max_lines=14, elem_id="rv-prompt")
-                method = gr.Radio(list(METHODS), value="rest", label="Method", elem_id="rv-method")
+                offered = [(m.label, name) for name, m in METHODS.items() if assistant or name != "assistant"]
+                method = gr.Dropdown(offered, value="rest", label="Method", elem_id="rv-method", filterable=False)
                 with gr.Row():
                     run = gr.Button("Run", variant="primary", elem_id="rv-run", min_width=100)
                     stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="rv-stop", min_width=100)
+                every = gr.Button("Compare all methods", variant="secondary", elem_id="rv-every")
                 with gr.Accordion("Advanced", open=False, elem_id="rv-advanced"):
                     chat = gr.Checkbox(
                         first.chat, label="Chat template", info="off: the model continues the prompt as it is"
@@ -120,27 +139,38 @@ def build(load: Callable[[], Any] | None = None) -> gr.Blocks:
                         info="else it is kept for this prompt and sampling",
                         elem_id="rv-fresh",
                     )
-                    numbers = {}
-                    for title, names in (("Sampling (for both methods)", SAMPLING), ("REST", REST)):
-                        gr.Markdown(f"**{title}**")
-                        with gr.Row():
-                            for name, label in names:
-                                numbers[name] = number(name, label)
+                    gr.Markdown("**Sampling (for every method)**")
+                    with gr.Row():
+                        fields = {name: field(name) for name in SAMPLING}
+                    groups = {}
+                    for title, names in GROUPS.items():
+                        with gr.Column(visible=reads("rest", names), elem_classes="rv-group") as groups[title]:
+                            gr.Markdown(f"**{title}**")
+                            with gr.Row():
+                                fields |= {name: field(name) for name in names}
             with gr.Column(scale=1, min_width=320):
                 view = player([engine, steps])
 
         async def on_run(
-            request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any
+            request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any, every: bool = False
         ) -> AsyncIterator[tuple]:
-            form = {"method": method, "chat": chat, **dict(zip(numbers, values, strict=True))}
-            keep = gr.skip()
-            yield keep, gr.update(interactive=False), gr.update(interactive=True)
+            form = {"method": method, "chat": chat, **dict(zip(fields, values, strict=True))}
+            keep, off, on = gr.skip(), gr.update(interactive=False), gr.update(interactive=True)
+            yield keep, off, on, off
             make = lambda **change: settings_from(form | change)  # noqa: E731
-            messages = runner.run(request.session_hash, prompt, make, fresh)
+            messages = runner.run(request.session_hash, prompt, make, fresh, every)
             async with aclosing(messages):  # when the visitor leaves, the run ends now and not some time later
                 async for message in messages:
-                    yield message, keep, keep
-            yield keep, gr.update(interactive=True), gr.update(interactive=False)
+                    yield message, keep, keep, keep
+            yield keep, on, off, on
+
+        async def on_every(request: gr.Request, *values: Any) -> AsyncIterator[tuple]:
+            async with aclosing(on_run(request, *values, every=True)) as messages:
+                async for message in messages:
+                    yield message
+
+        def on_method(method: str) -> list[dict]:
+            return [gr.update(visible=reads(method, names)) for names in GROUPS.values()]
 
         async def on_stop(request: gr.Request) -> None:
             runner.stop(request.session_hash)
@@ -148,13 +178,17 @@ def build(load: Callable[[], Any] | None = None) -> gr.Blocks:
         def on_preset(label: str) -> tuple[str, bool]:
             return next((p.prompt, p.chat) for p in PRESETS if p.label == label)
 
-        run.click(
-            on_run,
-            [prompt, method, chat, fresh, *numbers.values()],
-            [view, run, stop],
-            show_progress="hidden",
-            concurrency_limit=None,  # the runner keeps the queue itself, so that it can say who waits for what
-            api_visibility="private",
+        for button, action in ((run, on_run), (every, on_every)):
+            button.click(
+                action,
+                [prompt, method, chat, fresh, *fields.values()],
+                [view, run, stop, every],
+                show_progress="hidden",
+                concurrency_limit=None,  # the runner keeps the queue itself, so that it can say who waits for what
+                api_visibility="private",
+            )
+        method.input(
+            on_method, method, list(groups.values()), queue=False, show_progress="hidden", api_visibility="private"
         )
         stop.click(on_stop, None, None, queue=False, show_progress="hidden", api_visibility="private")
         preset.input(on_preset, preset, [prompt, chat], queue=False, show_progress="hidden", api_visibility="private")
@@ -162,21 +196,30 @@ def build(load: Callable[[], Any] | None = None) -> gr.Blocks:
     return page
 
 
-def number(name: str, label: str) -> gr.Number:
-    field = Settings.model_fields[name]
-    return gr.Number(
-        field.default,
-        label=label,
-        info=field.description.removeprefix("REST: "),
-        step=0.05 if isinstance(field.default, float) else 1,
-        min_width=120,
-        elem_id=f"rv-{name.replace('_', '-')}",
-    )
+def reads(method: str, names: tuple[str, ...]) -> bool:
+    """Whether drafting with `method` depends on one of these settings."""
+    return any(name in METHODS[method].parameters for name in names)
 
 
-def launch(host: str = "127.0.0.1", port: int = 7860, load: Callable[[], Any] | None = None) -> None:
+def field(name: str) -> gr.Number | gr.Dropdown:
+    """The form's field for a setting, with the setting's own description."""
+    setting = Settings.model_fields[name]
+    common = {
+        "label": LABELS[name],
+        "info": re.sub(r"^(REST|PLD|RASD|retrieval|draft model): ", "", setting.description),
+        "min_width": 120,
+        "elem_id": f"rv-{name.replace('_', '-')}",
+    }
+    if isinstance(setting.default, str):
+        return gr.Dropdown(list(get_args(setting.annotation)), value=setting.default, filterable=False, **common)
+    return gr.Number(setting.default, step=0.05 if isinstance(setting.default, float) else 1, **common)
+
+
+def launch(
+    host: str = "127.0.0.1", port: int = 7860, load: Callable[[], Any] | None = None, assistant: bool = False
+) -> None:
     """Serve the page until interrupted.  Raises OSError when the port is taken."""
-    build(load).launch(
+    build(load, assistant).launch(
         server_name=host,
         server_port=port,
         theme=theme(),

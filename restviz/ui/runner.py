@@ -29,6 +29,7 @@ from concurrent.futures import Future
 from contextlib import aclosing
 from typing import Any
 
+from restviz.drafters import METHODS
 from restviz.errors import RestvizError
 from restviz.trace import Finish, Step, Trace
 
@@ -38,7 +39,8 @@ KEPT = 24  # recordings that stay available to the page, baselines included
 PACE = 0.025  # seconds between messages at least: a message that is overtaken in the browser costs a refill
 PLAIN = "Decoding autoregressively, one forward per token; this is also the baseline for other methods…"
 MEASURING = "Measuring the baseline first: plain autoregressive decoding of the same prompt in the same process…"
-DECODING = "Decoding with REST, one draft tree per forward…"
+DECODING = "Decoding with {}, one draft tree per forward…"
+PLAIN_METHOD = "autoregressive"
 BASELINE_KEYS = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "chat")
 
 
@@ -186,11 +188,17 @@ class Runner:
             job.stop()
 
     async def run(
-        self, session: str, prompt: str, make_settings: Callable[..., Any], fresh: bool = False
+        self,
+        session: str,
+        prompt: str,
+        make_settings: Callable[..., Any],
+        fresh: bool = False,
+        every: bool = False,
     ) -> AsyncIterator[str]:
         """Messages of one press of Run.  `make_settings(**changes)` gives the settings, or raises RestvizError.
 
-        With `fresh` the baseline is measured even when there is one.
+        With `fresh` the baseline is measured even when there is one.  With `every`, all methods that can run here do,
+        one after the other.
         """
         job = self.jobs[session] = Job()
         if fresh:
@@ -198,7 +206,7 @@ class Runner:
                 (key, run) for key, run in self.baselines.items() if key[:2] != (session, prompt)
             )
         try:
-            async with aclosing(self._run(job, session, prompt, make_settings)) as messages:
+            async with aclosing(self._run(job, session, prompt, make_settings, every)) as messages:
                 async for message in messages:
                     yield message
         except Exception as error:
@@ -210,7 +218,9 @@ class Runner:
             if self.jobs.get(session) is job:
                 del self.jobs[session]
 
-    async def _run(self, job: Job, session: str, prompt: str, make_settings: Callable[..., Any]) -> AsyncIterator[str]:
+    async def _run(
+        self, job: Job, session: str, prompt: str, make_settings: Callable[..., Any], every: bool
+    ) -> AsyncIterator[str]:
         settings = make_settings()
         if not self.engine.done():
             yield self.encode(
@@ -231,10 +241,15 @@ class Runner:
         if not mine:
             yield self.encode(note="Stopped before the run began.", busy=False)
             return
+        methods = [name for name in engine.methods() if name != PLAIN_METHOD] if every else [settings.method]
         try:
-            async with aclosing(self._measured(job, engine, session, prompt, settings, make_settings)) as messages:
-                async for message in messages:
-                    yield message
+            for method in methods:
+                one = make_settings(method=method)
+                async with aclosing(self._measured(job, engine, session, prompt, one, make_settings)) as messages:
+                    async for message in messages:
+                        yield message
+                if job.stopped.is_set():
+                    break
         finally:
             job.stop()
             try:
@@ -249,9 +264,9 @@ class Runner:
         baseline = self.recordings.get(self.baselines.get(key, ""))
         if baseline:  # in use: not the next to be forgotten
             self.recordings.move_to_end(baseline.id)
-        plain = settings.method == "autoregressive"
+        plain = settings.method == PLAIN_METHOD
         if plain or baseline is None:
-            first = run if plain else engine.stream(prompt, make_settings(method="autoregressive"))
+            first = run if plain else engine.stream(prompt, make_settings(method=PLAIN_METHOD))
             baseline = Recording(first, "baseline")
             async with aclosing(self._follow(job, baseline, PLAIN if plain else MEASURING)) as messages:
                 async for message in messages:
@@ -262,7 +277,8 @@ class Runner:
             while len(self.baselines) > KEPT:
                 self.baselines.popitem(last=False)
         if not plain:
-            async with aclosing(self._follow(job, Recording(run, "run", baseline), DECODING)) as messages:
+            note = DECODING.format(METHODS[settings.method].label)
+            async with aclosing(self._follow(job, Recording(run, "run", baseline), note)) as messages:
                 async for message in messages:
                     yield message
 
@@ -303,5 +319,7 @@ def footer(facts: dict[str, Any]) -> str:
         f"{env['device_name'] or env['device']}, {env['dtype']}, {env['threads']} threads",
         f"{env['attention']} attention: {exact}",
         *(f"datastore {store['name']} ({store['tokens'] / 1e6:,.1f}M tokens)" for store in facts["datastores"]),
+        *([f"EAGLE head {facts['head']}"] if facts.get("head") else []),
+        *([f"assistant {facts['assistant']}"] if facts.get("assistant") else []),
     ]
     return " · ".join(parts)

@@ -5,20 +5,26 @@ The player only ever draws what a trace says, so what matters here is variety, n
 
 from __future__ import annotations
 
+from functools import reduce
+
+import numpy as np
+
 from restviz.trace import (
     DatastoreInfo,
     Environment,
     Finish,
+    FirstStep,
     Header,
     Look,
     Match,
     ModelInfo,
     Nodes,
     Step,
+    Tested,
     Times,
     Trace,
 )
-from restviz.tree import TokenTree, from_paths
+from restviz.tree import Source, TokenTree, from_nodes, from_paths, fuse
 
 EVIL = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>'
 TEXTS = {
@@ -36,13 +42,14 @@ TEXTS = {
 BYTES = {7: "e282", 8: "ac"}  # together: the euro sign
 PROMPT = [0, 1, 2, 2]
 WORDS = range(100, 200)
+STORES = {"rest": ["made"], "rasd": ["other", "made"]}
 
 
 def header(method: str) -> Header:
     return Header(
         created="2026-12-01T00:00:00+00:00",
         method=method,
-        parameters={"temperature": 0.0, "seed": 0, "max_new_tokens": 64},
+        parameters={"temperature": 0.0, "seed": 0, "max_new_tokens": 64, "retrievers": "both"},
         model=ModelInfo(
             name="hand-made",
             source="tests",
@@ -56,7 +63,7 @@ def header(method: str) -> Header:
         environment=Environment(
             device="cpu", device_name="none", dtype="float32", attention="exact", bit_exact=True, threads=1, versions={}
         ),
-        datastores=[DatastoreInfo(name="made", fingerprint="none", tokens=1000)] if method == "rest" else [],
+        datastores=[DatastoreInfo(name=name, fingerprint="none", tokens=1000) for name in STORES.get(method, [])],
         prompt="Hello",
         prompt_ids=PROMPT,
     )
@@ -135,6 +142,50 @@ def rest_trace() -> Trace:
             accepted=deep,
             bonus=2,
             times=times(30.0),
+        )
+    )
+    trace.finish = Finish(reason="max_new_tokens", message="Reached the limit of new tokens.")
+    return trace
+
+
+def rasd_trace() -> Trace:
+    """One step of RASD with nodes of every origin: two branches pruned, two nodes in both trees, a path accepted."""
+    trace = Trace(header=header("rasd"), token_text=TEXTS | {w: f" w{w}" for w in WORDS}, token_bytes=BYTES)
+    alone = from_paths(2, [])
+    trace.steps.append(
+        Step(index=0, position=3, nodes=nodes(alone, [], set()), accepted=[], bonus=100, times=times(80.0))
+    )
+    stored = from_paths(100, [(101, 102, 103), (101, 104), (120, 121), (130,)], [6, 4, 3, 1], Source.datastore(1))
+    repeated = from_paths(100, [(101, 102), (140, 141)], source=Source.CONTEXT)
+    drafted = from_nodes(100, [101, 102, 110, 111], [0, 1, 0, 3], [-0.2, -0.9, -2.0, -2.5])
+    tree = reduce(fuse, [stored, repeated, drafted])
+    index = {path: i for i, path in enumerate(tree.paths())}
+    accepted = [index[101,], index[101, 102], index[101, 102, 103]]
+    made = nodes(tree, accepted, set())
+    for path in [(120,), (120, 121), (140,), (140, 141)]:
+        made.fate[index[path]] = "pruned_first_token"
+    made.fate[index[130,]] = "pruned_budget"
+    made.logp = [None if np.isnan(value) else float(value) for value in tree.logp]
+    tested = [(101, 1, 0.8), (120, 143, 0.0004), (140, 9000, 0.0)]
+    trace.steps.append(
+        Step(
+            index=1,
+            position=4,
+            nodes=made,
+            matches=[
+                Match(retriever="made", length=3, hits=14, sampled=14),
+                Match(retriever="context", length=2, hits=2, sampled=2),
+            ],
+            first=FirstStep(
+                token=[101, 110, 150],
+                p=[0.8, 0.13, 0.02],
+                k=10,
+                tested=[Tested(node=index[token,], rank=rank, p=p) for token, rank, p in tested],
+            ),
+            accepted=accepted,
+            bonus=105,
+            looks=[Look(node=0, token=[101, 110], p=[0.9, 0.01])],
+            times=times(20.0),
         )
     )
     trace.finish = Finish(reason="max_new_tokens", message="Reached the limit of new tokens.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import plotly
 import pytest
-from made import baseline_trace, rest_trace
+from made import baseline_trace, rasd_trace, rest_trace
 
 from restviz.trace import Check
 from restviz.ui.component import PLAYER, SCRIPTS
@@ -295,3 +295,124 @@ def test_nothing_sticks_out_sideways(loaded, size):
     loaded.set_viewport_size({"width": size[0], "height": size[1]})
     seek(loaded, 3)
     assert loaded.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.fixture
+def rasd(player):
+    load(player, rasd_trace(), baseline_trace(rasd_trace().tokens))
+    seek(player, 1)
+    return player
+
+
+def on_stage(page):
+    """Texts of the nodes in the tree, without those that are fading away."""
+    return page.locator(".rv-tree [data-node] .label").all_text_contents()
+
+
+def test_stages_of_rasd_show_what_each_left(rasd):
+    stages = rasd.locator(".rv-stage")
+    counts = [text.split("\n")[-1] for text in stages.all_inner_texts()]
+    assert counts == ["8 found", "4 stay", "+ 4 drafted", "6 to verify, 2 shared", "3 accepted"]
+    assert stages.nth(4).get_attribute("aria-checked") == "true"
+    why = rasd.locator(".rv-why")
+    stages.nth(0).click()
+    assert sorted(on_stage(rasd)) == [f"·w{w}" for w in (100, 101, 102, 103, 104, 120, 121, 140, 141)]
+    assert (
+        "3 tokens of the text’s end in made, at 14 places; 2 tokens of the text’s end in the text so far"
+        in why.inner_text()
+    )
+    stages.nth(1).click()
+    assert rasd.locator(".rv-tree .n-pruned_first_token").count() == 4
+    assert rasd.locator(".rv-tree .s-model").count() == 0, "the draft model's tree is not there yet"
+    assert "rank 143" in rasd.locator(".rv-tree").inner_text()
+    stages.nth(2).click()
+    rasd.wait_for_function("document.querySelectorAll('.rv-tree .rv-node').length === 5")
+    assert sorted(on_stage(rasd)) == [f"·w{w}" for w in (100, 101, 102, 110, 111)]
+    stages.nth(3).click()
+    assert sorted(on_stage(rasd)) == [f"·w{w}" for w in (100, 101, 102, 103, 104, 110, 111)]
+    assert rasd.locator(".rv-tree [data-node].s-fused").count() == 2
+    assert rasd.locator(".rv-tree [data-node].s-datastore").count() == 2
+    assert rasd.locator(".rv-tree [data-node].s-model").count() == 2
+
+
+def test_a_pruned_branch_says_why_with_the_draft_models_numbers(rasd):
+    rasd.keyboard.press("2")
+    rasd.locator(".rv-tree [data-node]", has_text="w121").hover()
+    inspector = rasd.locator(".rv-inspector")
+    assert (
+        "its first token “·w120” is not among the draft model’s top 10 (rank 143, p = 0.00040)"
+        in inspector.inner_text()
+    )
+    assert "datastore (made)" in inspector.inner_text()
+    rasd.locator(".rv-tree [data-node]", has_text="w140").hover()
+    assert "(not in its vocabulary)" in inspector.inner_text()
+    rasd.mouse.move(0, 0)
+    rasd.keyboard.press("3")
+    rasd.keyboard.press("2")
+    bars = rasd.locator(".rv-inspector .c-model .rv-choice")
+    assert [text.split("\n")[0] for text in bars.all_inner_texts()] == ["✓ ·w101", "·w110", "·w150"]
+
+
+def test_stages_are_reached_by_keyboard_and_kept_while_stepping(rasd):
+    rasd.keyboard.press("4")
+    assert rasd.evaluate("p.stage") == "fuse"
+    rasd.locator(".rv-stage[aria-checked=true]").focus()
+    rasd.keyboard.press("ArrowLeft")
+    assert rasd.evaluate("[p.stage, p.current]") == ["draft", 1]
+    assert rasd.evaluate("document.activeElement.textContent").startswith("3 Draft")
+    rasd.evaluate("document.activeElement.blur()")
+    rasd.keyboard.press("ArrowLeft")
+    assert not rasd.locator(".rv-stages").is_visible()  # the prefill has no stages
+    rasd.keyboard.press("ArrowRight")
+    assert rasd.locator(".rv-stage").nth(2).get_attribute("aria-checked") == "true"
+
+
+def test_one_transition_moves_what_stays_and_fades_what_goes(rasd):
+    rasd.keyboard.press("3")
+    rasd.evaluate("document.getAnimations().forEach((animation) => animation.finish())")
+    rasd.keyboard.press("4")
+    moving = rasd.evaluate("document.getAnimations().filter((a) => a.effect.target.closest('.rv-tree')).length")
+    assert moving >= 6
+    rasd.wait_for_function("!document.getAnimations().some((a) => a.effect.target.closest('.rv-tree'))")
+    rasd.emulate_media(reduced_motion="reduce")
+    rasd.keyboard.press("3")
+    assert rasd.evaluate("document.getAnimations().length") == 0
+
+
+def test_other_methods_have_no_stages(loaded):
+    seek(loaded, 1)
+    assert not loaded.locator(".rv-stages").is_visible()
+
+
+def test_runs_of_one_prompt_are_compared(player):
+    rest = rest_trace()
+    load(player, rest, baseline_trace(rest.tokens))
+    rows = player.locator(".rv-compare tbody tr")
+    assert rows.count() == 2
+    player.evaluate("trace => p.look(p.compare.models[0])", None)
+    other = rest.model_copy(deep=True)
+    other.header.method = "pld"
+    player.evaluate("([trace]) => p.load(trace)", [other.model_dump(mode="json")])
+    assert [text.split("\t")[0] for text in rows.all_inner_texts()] == ["autoregressive", "REST", "PLD"]
+    cells = rows.nth(1).locator("td").all_inner_texts()
+    baseline = baseline_trace(rest.tokens)
+    assert cells[0] == f"{rest.tokens_per_second:.1f}"
+    assert cells[1] == f"{rest.tokens_per_second / baseline.tokens_per_second:.2f}×"
+    assert cells[2] == f"{rest.mean_generated_length:.2f}"
+    assert cells[3:] == ["3", "0.2", "✓ identical"]
+    player.locator(".rv-compare tbody button", has_text="REST").click()
+    assert player.evaluate("[p.model.header.method, p.current]") == ["rest", 0]
+
+
+def test_lanes_replay_on_one_clock(player):
+    rest = rest_trace()
+    load(player, rest, baseline_trace(rest.tokens))
+    done = rest.seconds
+    player.evaluate("t => { p.compare.time = t; p.compare.show(); }", done)
+    widths = player.evaluate("p.compare.shown.map((m) => parseFloat(m.lane.bar.style.width))")
+    assert widths[1] == 100
+    assert 0 < widths[0] < 100
+    player.locator("[aria-label='Replay speed']").select_option("4")
+    player.evaluate("p.compare.time = Infinity")
+    player.locator("[aria-label='Replay all']").click()
+    player.wait_for_function("p.compare.frame === null && p.compare.shown[0].lane.figure.textContent.includes(' in ')")

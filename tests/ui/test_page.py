@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restviz.settings import SettingsError
+from restviz.settings import Settings, SettingsError
 from restviz.ui.page import LABELS, build, settings_from
 
 
@@ -22,6 +22,15 @@ def form(**changes):
         "length": 10,
         "budget": 64,
         "cap": 1000,
+        "pld_n_max": 3,
+        "pld_n_min": 1,
+        "draft_k": 8,
+        "draft_depth": 5,
+        "draft_nodes": 16,
+        "draft_model": "eagle",
+        "retrievers": "both",
+        "prune_k": 10,
+        "fused_cap": 0,
     }
     return values | changes
 
@@ -29,7 +38,7 @@ def form(**changes):
 def test_the_form_has_all_labels_and_gives_settings():
     settings = settings_from(form(budget=32))
     assert settings.budget == 32
-    assert set(LABELS) <= set(form())
+    assert set(form()) == set(LABELS) | {"method", "chat"} == set(Settings.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,9 @@ class ScriptedEngine:
         self.runs.append(ScriptedRun(self, settings))
         return self.runs[-1]
 
+    def methods(self):
+        return ["autoregressive", "pld", "rest"]
+
     def check(self, trace):
         return Check(tokens=len(trace.tokens), differs=[3], gap=[0.5])
 
@@ -92,8 +95,8 @@ def play(scenario):
         return thread.submit(asyncio.run, scenario).result()
 
 
-async def collect(runner, session="a", prompt="p", make=None, fresh=False):
-    return [json.loads(m) async for m in runner.run(session, prompt, make or settings(), fresh)]
+async def collect(runner, session="a", prompt="p", make=None, fresh=False, every=False):
+    return [json.loads(m) async for m in runner.run(session, prompt, make or settings(), fresh, every)]
 
 
 def steps(messages, role):
@@ -103,6 +106,11 @@ def steps(messages, role):
 
 def roles(messages):
     return list(dict.fromkeys(m["role"] for m in messages if "role" in m))
+
+
+def methods(messages):
+    """The methods that ran, in order."""
+    return list(dict.fromkeys(m["header"]["method"] for m in messages if "header" in m))
 
 
 def test_baseline_is_measured_first_and_every_step_is_sent_once():
@@ -298,3 +306,27 @@ def test_run_waits_for_the_model():
         return steps([json.loads(m) async for m in run], "baseline")
 
     assert play(scenario()) == [0, 1, 2, 3, 4]
+
+
+def test_every_method_that_can_run_here_runs_against_one_baseline():
+    messages = play(collect(Runner(ScriptedEngine), every=True))
+    assert methods(messages) == ["autoregressive", "pld", "rest"]
+    baseline, *others = list(dict.fromkeys(m["run"] for m in messages if "run" in m))
+    assert {m["baseline"] for m in messages if m.get("run") in others} == {baseline}
+
+
+def test_stop_ends_all_methods_that_are_to_come():
+    gate = threading.Semaphore(7)
+
+    async def scenario():
+        runner = Runner(lambda: ScriptedEngine(gate))
+        messages = []
+        async for text in runner.run("a", "p", settings(), every=True):
+            messages.append(json.loads(text))
+            if len(steps(messages, "run")) == 2:
+                runner.stop("a")
+        return messages
+
+    messages = play(scenario())
+    assert methods(messages) == ["autoregressive", "pld"]
+    assert messages[-1]["end"]["reason"] == "stopped"

@@ -80,7 +80,7 @@
         hovertemplate: "%{y} tokens after %{x:.2f} s<extra>" + name + "</extra>",
       });
       const race = [];
-      if (!run.isBaseline) race.push(line("REST", c.run));
+      if (!run.isBaseline) race.push(line(RestViz.method(run.header.method), c.run));
       race.push(line("autoregressive", c.base, "dash"));
       const bar = (name, colour, pattern, unit) => ({
         type: "bar", x: [], y: [], name,

@@ -26,5 +26,7 @@
   const ms = (t) => (t >= 100 ? t.toFixed(0) : t >= 1 ? t.toFixed(1) : t >= 0.01 ? t.toFixed(2) : "0") + " ms";
   const clip = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);
 
-  Object.assign(RestViz, { el, svg, count, plural, percent, ms, clip });
+  const quote = (text) => "“" + text + "”";
+
+  Object.assign(RestViz, { el, svg, count, plural, percent, ms, clip, quote });
 })((globalThis.RestViz = globalThis.RestViz || {}));

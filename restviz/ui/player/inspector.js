@@ -1,49 +1,75 @@
 /* Words for a step and for a node: why this tree, and what became of each token. */
 (function (RestViz) {
   "use strict";
-  const { el, count, plural, percent, ms } = RestViz;
-
-  const quote = (text) => "“" + text + "”";
+  const { el, count, plural, percent, ms, quote } = RestViz;
 
   /** [strong or plain sentences] that say why the step's tree is what it is. */
-  function why(model, step) {
+  function why(model, step, stage = "verify") {
     const emitted = model.emitted(step.index), time = ms(RestViz.TraceModel.ms(step));
     if (step.index === 0) {
       return [["strong", "Prefill. "], ["", `The target reads the ${plural(model.header.prompt_ids.length, "prompt token")} in ${time} and gives the first token; nothing is drafted yet.`]];
     }
     if (model.isBaseline) return [["strong", "One forward, one token. "], ["", `Nothing is drafted in autoregressive decoding; this forward took ${time}.`]];
+    const counts = RestViz.stages(step);
+    if (counts && stage !== "verify") return staged(step, counts, stage);
     const verified = step.nodes.fate.filter((fate) => !fate.startsWith("pruned")).length - 1;
     const result = step.accepted.length
       ? `The target accepted ${plural(step.accepted.length, "drafted token")}${step.bonus === null ? "" : " and added one of its own"}: ${plural(emitted, "token")} in ${time}.`
       : `The target refused every draft and wrote its own token: ${plural(emitted, "token")} in ${time}.`;
+    if (counts) {
+      return [["strong", `${counts.retrieved} retrieved → ${counts.kept} after pruning → + ${counts.model} drafted → ${counts.fused} verified (${counts.shared} shared) → ${counts.accepted} accepted. `], ["", result]];
+    }
+    if (step.first) return [["strong", `The draft model proposed ${plural(verified, "node")}`], ["", `, all verified in one forward. ${result}`]];
     const parts = [];
     for (const match of step.matches) {
       if (!match.length) continue;
-      parts.push(["strong", `Longest suffix found in ${match.retriever}: ${plural(match.length, "token")}`],
-        ["", ` (outlined in the text), at ${plural(match.hits, "place")}${match.sampled < match.hits ? `, ${count(match.sampled)} of them sampled` : ""}. `]);
+      parts.push(["strong", `Longest suffix found in ${place(match)}: ${plural(match.length, "token")}`],
+        ["", ` (outlined in the text), at ${plural(match.hits, "place")}${match.sampled < match.hits ? `, ${count(match.sampled)} of them ${match.retriever === "context" ? "read" : "sampled"}` : ""}. `]);
     }
     if (!verified) {
       return [...parts, ["strong", parts.length ? "No draft. " : "No match. "],
-        ["", `Nothing in the datastore continues text that ends like this, so the step is a plain forward: one token in ${time}.`]];
+        ["", `Nothing there continues text that ends like this, so the step is a plain forward: one token in ${time}.`]];
     }
     return [...parts, ["", `What followed there makes a tree of ${plural(verified, "node")}, all verified in one forward. ${result}`]];
+  }
+
+  const place = (match) => (match.retriever === "context" ? "the text so far" : match.retriever);
+
+  /** What happened at a stage of RASD. */
+  function staged(step, counts, stage) {
+    const { k, tested } = step.first;
+    if (stage === "retrieve") {
+      const found = step.matches.filter((match) => match.length)
+        .map((match) => `${plural(match.length, "token")} of the text’s end in ${place(match)}, at ${plural(match.hits, "place")}`);
+      return [["strong", `${plural(counts.retrieved, "node")} retrieved. `], ["", found.length ? `Found: ${found.join("; ")}. What followed there, the most frequent first.` : "Nothing in the datastore or the text continues an end like this one."]];
+    }
+    if (stage === "prune") {
+      if (!k) return [["strong", "No pruning. "], ["", "It is switched off: every retrieved branch stays."]];
+      const dropped = tested.filter((test) => step.nodes.fate[test.node] === "pruned_first_token").length;
+      return [["strong", `${counts.kept} of ${plural(counts.retrieved, "node")} stay. `],
+        ["", `A branch stays if its first token is among the draft model’s ${count(k)} likeliest next tokens; ${plural(dropped, "branch").replace("branchs", "branches")} ${dropped === 1 ? "is" : "are"} not.`]];
+    }
+    if (stage === "draft") return [["strong", `${plural(counts.model, "node")} drafted. `], ["", "The draft model’s own tree: its likeliest continuations, level by level."]];
+    return [["strong", `${plural(counts.fused, "node")} to verify. `],
+      ["", `Both trees laid over each other by longest prefix: ${plural(counts.shared, "node")} ${counts.shared === 1 ? "is" : "are"} in both, and one forward of the target checks them all.`]];
   }
 
   class Inspector {
     constructor(host) { this.host = host; }
 
-    step(model, step) {
+    step(model, step, stage = "verify") {
       const t = step.times;
       const rows = [["tokens out", String(model.emitted(step.index))]];
       for (const match of step.matches) {
-        rows.push(["match length", plural(match.length, "token")],
+        rows.push([step.matches.length > 1 ? match.retriever : "match length", plural(match.length, "token")],
           ["hits", count(match.hits) + (match.sampled < match.hits ? ` (${count(match.sampled)} read)` : "")]);
       }
       rows.push(["step time", ms(RestViz.TraceModel.ms(step))]);
       for (const part of ["retrieve", "draft", "fuse", "forward", "accept", "other"]) {
         if (t[part] > 0 && (part !== "accept" || !model.isBaseline)) rows.push(["– " + part, ms(t[part])]);
       }
-      this.host.replaceChildren(el("h4", { text: "Step " + step.index }), this.list(rows),
+      const details = [this.list(rows), ...(step.first ? [this.first(model, step)] : [])];
+      this.host.replaceChildren(el("h4", { text: "Step " + step.index }), ...(stage === "verify" ? details : details.reverse()),
         el("p", { class: "rv-hint", text: "Point at a node, or focus the tree and press ↑ ↓, for its details." }));
     }
 
@@ -55,8 +81,8 @@
       const kind = own ? "bonus" : RestViz.fate(step, node);
       const rows = [["fate", RestViz.FATES[kind].label]];
       if (!own && node > 0) {
-        const from = RestViz.origin(nodes.source[node]).label;
-        rows.push(["from", from]);
+        const named = RestViz.stores(model.header, nodes.source[node]).join(", ");
+        rows.push(["from", RestViz.origin(nodes.source[node]).label + (named ? ` (${named})` : "")]);
         if (nodes.count[node]) {
           const all = nodes.count[0];
           rows.push(["retrieved", all ? `${count(nodes.count[node])} of ${plural(all, "continuation")} (${percent(nodes.count[node] / all)})` : count(nodes.count[node])]);
@@ -68,7 +94,8 @@
       if (own) path.push(model.label(token));
       if (path.length) rows.push(["path", path.join(" ")]);
       rows.push(["token id", String(token)]);
-      const parts = [el("h4", { text: quote(model.label(token)) }), el("p", { class: "rv-hint", text: RestViz.FATES[kind].text + "." }), this.list(rows)];
+      const reason = kind === "pruned_first_token" ? this.reason(model, step, node) : RestViz.FATES[kind].text + ".";
+      const parts = [el("h4", { text: quote(model.label(token)) }), el("p", { class: "rv-hint", text: reason }), this.list(rows)];
       const look = step.looks.find((look) => look.node === (node === 0 ? 0 : parent));
       if (look) parts.push(this.choices(model, look, token, model.label(nodes.token[look.node])));
       this.host.replaceChildren(...parts);
@@ -78,14 +105,34 @@
       return el("dl", {}, ...rows.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
     }
 
+    /** Why a branch was pruned, with the draft model's numbers. */
+    reason(model, step, node) {
+      const first = model.path(step, node)[0];
+      const tested = step.first.tested.find((test) => test.node === first);
+      const numbers = tested.p > 0 ? `rank ${count(tested.rank)}, p = ${tested.p.toPrecision(2)}` : "not in its vocabulary";
+      return `Pruned: its first token ${quote(model.label(step.nodes.token[first]))} is not among the draft model’s top ${count(step.first.k)} (${numbers}).`;
+    }
+
+    /** The draft model's likeliest first tokens: those that a retrieved branch starts with are marked. */
+    first(model, step) {
+      const { nodes, first } = step;
+      const retrieved = new Set(first.tested.map((test) => nodes.token[test.node]));
+      return this.bars(model, `The draft model’s first tokens${first.k ? `; branches that start with one of the top ${count(first.k)} stay` : ""}`,
+        first, 10, (id) => (retrieved.has(id) ? "✓ " : ""), "model");
+    }
+
     /** The target's most likely next tokens after a node, as small bars. */
     choices(model, look, token, after) {
-      return el("div", { class: "rv-choices" }, el("p", { class: "rv-small", text: `The target's choices after ${quote(after)}` }),
-        ...look.token.slice(0, 5).map((id, k) => {
-          const bar = el("span", { class: "rv-choice-bar" });
-          bar.style.width = Math.max(1, look.p[k] * 100) + "%";
-          return el("div", { class: id === token ? "rv-choice this" : "rv-choice" }, bar,
-            el("span", { class: "rv-choice-token", text: (id === token ? "▸ " : "") + model.label(id) }), el("span", { text: percent(look.p[k]) }));
+      return this.bars(model, `The target's choices after ${quote(after)}`, look, 5, (id) => (id === token ? "▸ " : ""), "bonus");
+    }
+
+    bars(model, title, { token, p }, most, mark, kind) {
+      return el("div", { class: "rv-choices c-" + kind }, el("p", { class: "rv-small", text: title }),
+        ...token.slice(0, most).map((id, k) => {
+          const bar = el("span", { class: "rv-choice-bar" }), sign = mark(id);
+          bar.style.width = Math.max(1, p[k] * 100) + "%";
+          return el("div", { class: sign ? "rv-choice this" : "rv-choice" }, bar,
+            el("span", { class: "rv-choice-token", text: sign + model.label(id) }), el("span", { text: percent(p[k]) }));
         }));
     }
   }

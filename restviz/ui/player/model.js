@@ -3,7 +3,9 @@
 (function (RestViz) {
   "use strict";
 
-  const DATASTORE = 1, CONTEXT = 2, MODEL = 4;
+  const DATASTORE = 1, CONTEXT = 2, MODEL = 4, STORE = 8; // bit STORE + i: the header's datastore i
+  const METHODS = { autoregressive: "autoregressive", pld: "PLD", rest: "REST", eagle: "EAGLE", assistant: "assistant", rasd: "RASD" };
+  const method = (name) => METHODS[name] ?? name;
 
   /** Kind of a source flag set: the class names used for colour, and its name for people. */
   function origin(flags) {
@@ -12,6 +14,26 @@
     if (flags & CONTEXT) names.push("context");
     if (flags & MODEL) names.push("model");
     return { kind: names.length === 1 ? names[0] : names.length ? "fused" : "bonus", label: names.join(" + ") };
+  }
+
+  /** Names of the datastores that a node is from. */
+  function stores(header, flags) {
+    return header.datastores.filter((_, i) => flags & (1 << (STORE + i))).map((store) => store.name);
+  }
+
+  /** What a step with a draft model and retrievers did, stage by stage; null for every other step. */
+  function stages(step) {
+    if (!step.first || !step.first.k && !step.matches.length) return null;
+    const { source, fate } = step.nodes;
+    const nodes = source.map((flags, i) => ({ i, retrieved: Boolean(flags & (DATASTORE | CONTEXT)), model: Boolean(flags & MODEL), fate: fate[i] })).slice(1);
+    const frequent = nodes.filter((node) => node.retrieved && node.fate !== "pruned_budget");
+    const kept = frequent.filter((node) => node.fate !== "pruned_first_token");
+    const model = nodes.filter((node) => node.model);
+    const fused = nodes.filter((node) => !node.fate.startsWith("pruned"));
+    return {
+      retrieved: frequent.length, kept: kept.length, model: model.length, fused: fused.length,
+      shared: fused.filter((node) => node.retrieved && node.model).length, accepted: step.accepted.length,
+    };
   }
 
   /** One line for a token's text: white space made visible, nothing interpreted. */
@@ -132,5 +154,5 @@
     return { state: "identical", at: n };
   }
 
-  Object.assign(RestViz, { TraceModel, compare, origin, visible });
+  Object.assign(RestViz, { TraceModel, compare, origin, visible, method, stores, stages, DATASTORE, CONTEXT, MODEL });
 })((globalThis.RestViz = globalThis.RestViz || {}));

@@ -35,9 +35,15 @@
       this.verdict = new RestViz.Verdict(v.verdict);
       this.answer = new RestViz.AnswerView(v.answer, { onStep: (i) => this.seek(i), onHover: (token) => this.pointToken(token) });
       this.timeline = new RestViz.Timeline(v.timeline, { onSeek: (i) => this.seek(i) });
+      this.stage = "verify";
+      this.stageButtons = Object.fromEntries(Object.entries(RestViz.STAGES).map(([name, { label }], i) => [name, el("button", {
+        type: "button", class: "rv-stage", role: "radio", title: `${label} (${i + 1})`, on: { click: () => this.show(name) },
+      }, el("span", { text: `${i + 1} ${label}` }), el("span", { class: "rv-stage-count" }))]));
+      v.stages.append(...Object.values(this.stageButtons));
       this.tree = new RestViz.TreeView(v.tree, { onPoint: (node) => this.pointNode(node) });
       this.inspector = new RestViz.Inspector(v.inspector);
       this.charts = new RestViz.Charts(v.charts, { onSeek: (i) => this.seek(i) });
+      this.compare = new RestViz.Compare(v.compare, { onChoose: (model) => this.look(model) });
       this.theme();
       Promise.resolve(plotly).then((loaded) => loaded && this.charts.attach(loaded));
       v.first.addEventListener("click", () => this.seek(0));
@@ -71,13 +77,27 @@
     }
 
     /** A baseline that was measured before is there at once. */
-    setBaseline(model) { this.models.baseline = model; }
+    setBaseline(model) {
+      this.models.baseline = model;
+      this.compare.start(model);
+    }
+
+    /** Show a run that is there already, from its first step on. */
+    look(model) {
+      if (this.live) return;
+      this.begin(model, model === this.models.baseline ? "baseline" : "run");
+      this.seek(0);
+      this.compare.draw(model);
+    }
 
     begin(model, role) {
       this.pause();
       this.role = role;
       this.models[role] = model;
-      if (role === "baseline") this.models.run = null;
+      if (role === "baseline") {
+        this.models.run = null;
+        this.compare.start(model);
+      } else this.compare.add(model);
       this.current = -1;
       this.follow = true;
       this.unseen = [];
@@ -86,7 +106,8 @@
       v.empty.hidden = true;
       v.main.hidden = v.keys.hidden = false;
       v.alert.hidden = true;
-      v.answerTitle.textContent = model.isBaseline ? "Answer (autoregressive)" : "Answer";
+      v.answerTitle.textContent = `Answer (${RestViz.method(model.header.method)})`;
+      v.answerLegend.replaceChildren(...RestViz.legendOfAnswer(model.header));
       this.answer.reset(model);
       this.timeline.reset(model);
       this.charts.reset(model, this.models.baseline);
@@ -110,6 +131,7 @@
       this.model.check = check;
       this.live = this.charts.live = false;
       this.charts.append();
+      this.compare.draw(this.model);
       this.schedule();
     }
 
@@ -126,10 +148,11 @@
     }
 
     load(trace, { baseline = null } = {}) {
-      if (baseline) this.models.baseline = baseline instanceof TraceModel ? baseline : TraceModel.from(baseline);
+      if (baseline) this.setBaseline(baseline instanceof TraceModel ? baseline : TraceModel.from(baseline));
       this.live = this.charts.live = false;
       this.begin(TraceModel.from(trace), "run");
       this.seek(0);
+      this.compare.draw(this.model);
     }
 
     note(text, busy = true) { this.line(this.view.note, text, busy ? "busy" : "done"); }
@@ -176,6 +199,8 @@
       this.playButton();
     }
 
+    get stagesShown() { return !this.view.stages.hidden; }
+
     playButton() {
       const { play } = this.view;
       play.replaceChildren(RestViz.picture(this.playing ? "pause" : "play"));
@@ -189,11 +214,18 @@
       const space = event.key === " ";
       if (typing && !(at === this.view.pruned && !space)) return;
       if (space && at.closest?.("button, a, summary, [role=button]")) return;
+      const arrow = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (arrow && at.classList?.contains("rv-stage")) { // a radio group is one stop for Tab; its arrows choose
+        const names = Object.keys(RestViz.STAGES), i = names.indexOf(this.stage) + arrow;
+        if (names[i]) { this.show(names[i]); this.stageButtons[names[i]].focus(); }
+        return event.preventDefault();
+      }
       if (event.key === "ArrowLeft") this.seek(this.current - 1);
       else if (event.key === "ArrowRight") this.seek(this.current + 1);
       else if (event.key === "Home") this.seek(0);
       else if (event.key === "End") this.seek(Infinity);
       else if (space) this.toggle();
+      else if (this.stagesShown && /^[1-5]$/.test(event.key)) this.show(Object.keys(RestViz.STAGES)[event.key - 1]);
       else return;
       event.preventDefault();
     }
@@ -217,13 +249,41 @@
       this.answer.show(current, match, this.live && this.follow);
       this.timeline.show(current, `step ${current}, ${RestViz.plural(model.emitted(current), "token")}`);
       v.treeTitle.textContent = step.index === 0 ? "Step 0" : `Step ${step.index}: why this tree`;
-      v.why.replaceChildren(...RestViz.why(model, step).map(([tag, text]) => (tag ? el(tag, { text }) : text)));
+      const counts = RestViz.stages(step), stage = counts ? this.stage : "verify";
+      this.drawStages(counts, stage);
+      v.why.replaceChildren(...RestViz.why(model, step, stage).map(([tag, text]) => (tag ? el(tag, { text }) : text)));
       const pruned = step.nodes.fate.filter((fate) => fate.startsWith("pruned")).length;
-      this.tree.draw(model, step, v.pruned.checked, this.live);
+      this.tree.draw(model, step, v.pruned.checked, this.live, stage);
+      v.pruned.parentNode.hidden = stage !== "verify";
       v.prunedLabel.textContent = `show ${RestViz.count(pruned)} pruned`;
       v.unrecorded.textContent = step.unrecorded ? `${RestViz.count(step.unrecorded)} more not kept` : "";
-      this.inspector.step(model, step);
+      this.inspector.step(model, step, stage);
       this.charts.mark(current);
+    }
+
+    /** Buttons with what each stage of a RASD step left; hidden for every other step. */
+    drawStages(counts, stage) {
+      const { view: v, stageButtons: buttons } = this;
+      v.stages.hidden = !counts;
+      if (this.model.header !== this.legended?.header || stage !== this.legended.stage) {
+        this.legended = { header: this.model.header, stage };
+        v.treeLegend.replaceChildren(...RestViz.legendOfTree(this.model.header, stage));
+      }
+      if (!counts) return;
+      const texts = {
+        retrieve: `${counts.retrieved} found`, prune: `${counts.kept} stay`, draft: `+ ${counts.model} drafted`,
+        fuse: `${counts.fused} to verify, ${counts.shared} shared`, verify: `${counts.accepted} accepted`,
+      };
+      for (const [name, button] of Object.entries(buttons)) {
+        button.lastChild.textContent = texts[name];
+        button.setAttribute("aria-checked", String(name === stage));
+        button.tabIndex = name === stage ? 0 : -1;
+      }
+    }
+
+    show(stage) {
+      this.stage = stage;
+      this.draw();
     }
 
     /* ---- text, tree and timeline point at each other ---- */

@@ -4,6 +4,8 @@
   const { el, svg, layout } = RestViz;
 
   const LEAST_FIT = 0.8, MOST = 2.5, LEAST = 0.2;
+  const MOVE = 420; // ms from one stage to the next
+  const CORNERS = { datastore: 2, context: 7, model: 10, fused: 4 }; // a second sign for where a node is from
   const FOOT = 44; // px under the tree that its buttons cover
 
   class TreeView {
@@ -31,8 +33,11 @@
       }).observe(this.svg);
     }
 
-    draw(model, step, showPruned, live) {
-      const shape = (this.shape = layout(model, step, showPruned));
+    draw(model, step, showPruned, live, stage = "verify") {
+      const before = this.step === step && this.stage !== stage && !matchMedia("(prefers-reduced-motion: reduce)").matches
+        ? { boxes: new Map(this.shape.boxes.map((box) => [box.node, box])), elements: this.elements } : null;
+      Object.assign(this, { step, stage });
+      const shape = (this.shape = layout(model, step, showPruned, stage));
       this.selected = null;
       this.elements = new Map();
       const edges = svg("g", { class: "rv-edges" }), boxes = svg("g");
@@ -47,17 +52,37 @@
       this.world.replaceChildren(heads, edges, boxes);
       this.svg.classList.toggle("live", Boolean(live));
       this.fit();
-      return shape.hidden;
+      if (before) this.move(before, edges);
+    }
+
+    /** One transition between two stages: what stays moves, what is new appears, what is gone fades where it was. */
+    move(before, edges) {
+      const timing = { duration: MOVE, easing: "ease-in-out" };
+      for (const box of this.shape.boxes) {
+        const was = before.boxes.get(box.node);
+        this.elements.get(box.node).animate(
+          was ? [{ transform: `translate(${was.x - box.x}px, ${was.y - box.y}px)` }, { transform: "none" }] : [{ opacity: 0 }, { opacity: 1 }], timing);
+        before.elements.delete(box.node);
+      }
+      edges.animate([{ opacity: 0 }, { opacity: 0, offset: 0.6 }, { opacity: 1 }], timing);
+      for (const gone of before.elements.values()) {
+        gone.removeAttribute("data-node");
+        gone.setAttribute("aria-hidden", "true");
+        this.world.append(gone);
+        gone.animate([{ opacity: 1 }, { opacity: 0 }], timing).finished.then(() => gone.remove(), () => gone.remove());
+      }
     }
 
     box(box, step) {
       const { x, y, width, height, kind } = box;
-      const source = box.node > 0 ? RestViz.origin(step.nodes.source[box.node]).kind : "";
+      const source = box.node > 0 ? RestViz.origin(step.nodes.source[box.node] & RestViz.STAGES[this.stage].origins).kind : "";
       const group = svg("g", {
         class: `rv-node n-${kind} s-${source}`, "data-node": box.node, role: "img",
         "aria-label": `${box.label}, ${RestViz.FATES[kind].label}${box.note ? ", " + box.note : ""}`,
       });
-      group.append(svg("rect", { x, y, width, height, rx: kind === "bonus" ? height / 2 : kind === "root" ? 2 : 5 }));
+      const round = kind === "bonus" ? height / 2 : kind === "root" ? 2 : CORNERS[source] ?? 5;
+      group.append(svg("rect", { x, y, width, height, rx: round }));
+      if (source === "fused") group.append(svg("rect", { x: x + 2.5, y: y + 2.5, width: width - 5, height: height - 5, rx: 2, class: "inner" }));
       const mark = kind === "accepted" ? "✓" : kind === "bonus" ? "◆" : "";
       if (mark) group.append(svg("text", { x: x + 7, y: y + 14.5, class: "mark", text: mark }));
       group.append(svg("text", { x: x + 7 + (mark ? 14 : 0), y: y + 14.5, class: "label", text: box.label }));
@@ -184,5 +209,5 @@
     }
   }
 
-  RestViz.TreeView = TreeView;
+  Object.assign(RestViz, { TreeView, CORNERS });
 })((globalThis.RestViz = globalThis.RestViz || {}));

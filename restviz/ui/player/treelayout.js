@@ -12,8 +12,9 @@
     accepted: { label: "accepted", text: "the target would have written exactly this token: it is kept" },
     declined: { label: "rejected", text: "the target looked here and wanted another token" },
     unreached: { label: "rejected, not reached", text: "verified in the same forward, but an earlier token of its path was refused" },
-    pruned_budget: { label: "pruned: budget", text: "retrieved, but less frequent than the nodes that fit the budget; never verified" },
+    pruned_budget: { label: "pruned: budget", text: "proposed, but less likely than the nodes that fit the budget; never verified" },
     pruned_first_token: { label: "pruned: first token", text: "its first token is not among the draft model's choices; never verified" },
+    plain: { label: "drafted", text: "proposed; the target has not seen it at this stage" },
     bonus: { label: "target's own token", text: "what the target writes after the accepted path: every step yields at least this one" },
   };
 
@@ -25,22 +26,40 @@
     return parent === 0 || step.nodes.fate[parent] === "accepted" ? "declined" : "unreached";
   }
 
-  /** @returns {boxes, edges, width, height, columns, hidden}; box.node is an index, or -1 for the bonus token */
-  function layout(model, step, showPruned) {
+  /* The stages of RASD's drafting that a step can be looked at in; every other method has the last one only. */
+  const STAGES = {
+    retrieve: { label: "Retrieve", origins: 3, shows: (flags, fate) => flags & 3 && fate !== "pruned_budget", kind: () => "plain" },
+    prune: { label: "Prune", origins: 3, shows: (flags, fate) => flags & 3 && fate !== "pruned_budget", kind: (fate) => (fate === "pruned_first_token" ? fate : "plain") },
+    draft: { label: "Draft", origins: 4, shows: (flags) => flags & 4, kind: () => "plain" },
+    fuse: { label: "Fuse", origins: 7, shows: (flags, fate) => !fate.startsWith("pruned"), kind: () => "plain" },
+    verify: { label: "Verify", origins: 7 }, // origins: the flags that a node's colour tells at this stage
+  };
+
+  /** What a node says at its end: its count, its probability, or how pruning ranked it. */
+  function remark(step, i, stage) {
+    const { count, parent, logp } = step.nodes;
+    // A count is written where it changes: along a chain it would only repeat its parent's.
+    const times = i > 0 && count[i] > 0 && (parent[i] === 0 || count[i] !== count[parent[i]]) ? "×" + RestViz.count(count[i]) : "";
+    if (stage === "prune") {
+      const tested = step.first.tested.find((test) => test.node === i);
+      return tested ? "rank " + (tested.p > 0 ? RestViz.count(tested.rank) : "–") : "";
+    }
+    if (stage === "draft" || (stage !== "retrieve" && !times)) return i > 0 && logp[i] !== null ? RestViz.percent(Math.exp(logp[i])) : times;
+    return times;
+  }
+
+  /** @returns {boxes, edges, width, height, columns}; box.node is an index, or -1 for the bonus token */
+  function layout(model, step, showPruned, stage = "verify") {
     const { nodes } = step;
     const n = nodes.token.length;
     const pruned = (i) => nodes.fate[i].startsWith("pruned");
+    const shown = STAGES[stage].shows ? (i) => STAGES[stage].shows(nodes.source[i], nodes.fate[i]) : (i) => showPruned || !pruned(i);
+    const kindOf = STAGES[stage].kind ? (i) => (i === 0 ? "root" : STAGES[stage].kind(nodes.fate[i])) : (i) => fate(step, i);
     const children = Array.from({ length: n }, () => []);
-    const depth = new Array(n).fill(0);
-    let hidden = 0;
-    for (let i = 1; i < n; i++) {
-      depth[i] = depth[nodes.parent[i]] + 1;
-      if (pruned(i) && !showPruned) hidden++;
-      else children[nodes.parent[i]].push(i);
-    }
-    for (const list of children) list.sort((a, b) => pruned(a) - pruned(b) || nodes.count[b] - nodes.count[a] || a - b);
+    for (let i = 1; i < n; i++) if (shown(i)) children[nodes.parent[i]].push(i);
+    for (const list of children) list.sort((a, b) => pruned(a) - pruned(b) || nodes.count[b] - nodes.count[a] || (nodes.logp[b] ?? -1e9) - (nodes.logp[a] ?? -1e9) || a - b);
 
-    const last = step.accepted.length ? step.accepted[step.accepted.length - 1] : 0;
+    const last = stage !== "verify" ? null : step.accepted.length ? step.accepted[step.accepted.length - 1] : 0;
     const boxes = [], edges = [], widths = [];
     const at = new Map();
     let row = 0;
@@ -53,11 +72,7 @@
       at.set(node, box);
     };
     const visit = (node, parent, level) => {
-      const kind = fate(step, node);
-      // A count is written where it changes: along a chain it would only repeat its parent's.
-      const told = node > 0 && nodes.count[node] > 0 && (parent === 0 || nodes.count[node] !== nodes.count[parent]);
-      const note = told ? "×" + RestViz.count(nodes.count[node]) : "";
-      place(node, parent, level, model.label(nodes.token[node]), note, kind);
+      place(node, parent, level, model.label(nodes.token[node]), remark(step, node, stage), kindOf(node));
       let first = true;
       const next = () => { if (!first) row++; first = false; };
       if (node === last && step.bonus !== null) {
@@ -86,12 +101,12 @@
       edges.push({ d, kind: box.kind, node: box.node, weight: 1 + 1.5 * share });
     }
     return {
-      boxes, edges, hidden,
+      boxes, edges,
       columns: left.slice(0, widths.length).map((x, level) => ({ x, level })),
       width: left[widths.length] - GAP + PAD,
       height: HEAD + (row + 1) * ROW,
     };
   }
 
-  Object.assign(RestViz, { layout, fate, FATES });
+  Object.assign(RestViz, { layout, fate, FATES, STAGES });
 })((globalThis.RestViz = globalThis.RestViz || {}));

@@ -1,12 +1,11 @@
 /* The figures above everything: speedup, tokens per second of both runs, M, forwards, and whether the texts agree. */
 (function (RestViz) {
   "use strict";
-  const { el, count, plural } = RestViz;
+  const { el, count, plural, quote } = RestViz;
 
   const UNSTEADY = 2; // alone on a machine the two percentiles are within a third of each other
 
   const speed = (x) => x.toFixed(1);
-  const quote = (text) => "“" + text + "”";
 
   class Verdict {
     constructor(host) {
@@ -33,7 +32,7 @@
           : (ratio >= 1 ? "the speed" : "the speed (slower)") + " of autoregressive decoding, measured on this prompt";
       }
       const rows = [];
-      if (!run.isBaseline) rows.push(["REST", speed(run.speed) + " tokens/s", `${count(run.decoded)} tokens in ${run.duration.toFixed(2)} s`]);
+      if (!run.isBaseline) rows.push([RestViz.method(run.header.method), speed(run.speed) + " tokens/s", `${count(run.decoded)} tokens in ${run.duration.toFixed(2)} s`]);
       const base = run.isBaseline ? run : baseline;
       if (base) rows.push(["autoregressive", speed(base.speed) + " tokens/s", `${count(base.decoded)} tokens in ${base.duration.toFixed(2)} s`]);
       if (!run.isBaseline) {

@@ -15,10 +15,11 @@
 
   const swatch = (kind, text) => el("li", {}, el("span", { class: "rv-tok k-" + kind, "aria-hidden": "true", text: "abc" }), text);
 
-  function shape(kind, mark) {
+  function shape(kind, mark, source = "") {
     const box = svg("svg", { viewBox: "0 0 30 16", class: "rv-shape", "aria-hidden": "true" });
-    const group = svg("g", { class: "rv-node n-" + kind });
-    group.append(svg("rect", { x: 3, y: 2, width: 25, height: 12, rx: kind === "bonus" ? 6 : kind === "root" ? 1 : 3 }));
+    const group = svg("g", { class: `rv-node n-${kind} s-${source}` });
+    group.append(svg("rect", { x: 3, y: 2, width: 25, height: 12, rx: kind === "bonus" ? 6 : kind === "root" ? 1 : RestViz.CORNERS[source] ?? 3 }));
+    if (source === "fused") group.append(svg("rect", { x: 5, y: 4, width: 21, height: 8, rx: 2, class: "inner" }));
     if (mark) group.append(svg("text", { x: 15.5, y: 11.5, "text-anchor": "middle", class: "mark", text: mark }));
     if (kind === "declined") {
       group.append(svg("line", { class: "cross", x1: 0, y1: 5, x2: 6, y2: 11 }), svg("line", { class: "cross", x1: 0, y1: 11, x2: 6, y2: 5 }));
@@ -27,10 +28,35 @@
     return box;
   }
 
-  const TREE_LEGEND = [
+  const FATE_LEGEND = [
     ["root", "", "root"], ["accepted", "✓", "accepted"], ["bonus", "◆", "target's own"],
     ["declined", "", "rejected"], ["unreached", "", "not reached"], ["pruned_budget", "", "pruned"],
   ];
+  const ORIGINS = { datastore: "from the datastore", context: "from the text itself", model: "from the draft model", fused: "from several" };
+
+  /** Where tokens of this method can come from. */
+  function origins(header) {
+    const { retrievers } = header.parameters;
+    const mixed = ["datastore", "context"].filter((name) => retrievers === "both" || retrievers === name);
+    return { rest: ["datastore"], pld: ["context"], eagle: ["model"], assistant: ["model"], rasd: [...mixed, "model", "fused"] }[header.method] ?? [];
+  }
+
+  function legendOfAnswer(header) {
+    return [...origins(header).map((kind) => swatch(kind, ORIGINS[kind])), swatch("bonus", "the target's own"),
+      el("li", {}, el("span", { class: "rv-seam", "aria-hidden": "true" }), "a step begins"),
+      ...(["rest", "pld", "rasd"].includes(header.method)
+        ? [el("li", {}, el("span", { class: "rv-ptok in-match match-first match-last", "aria-hidden": "true", text: "abc" }), "matched suffix")] : [])];
+  }
+
+  function legendOfTree(header, stage) {
+    const item = (picture, text) => el("li", {}, picture, text);
+    const small = (text, meaning) => item(el("span", { class: "rv-small", text }), meaning);
+    if (stage === "verify") return [...FATE_LEGEND.map(([kind, mark, text]) => item(shape(kind, mark), text)), small("×12", "found 12 times")];
+    const kinds = origins(header).filter((kind) => stage === "fuse" || (stage === "draft") === (kind === "model")).filter((kind) => stage === "fuse" || kind !== "fused");
+    return [...kinds.map((kind) => item(shape("plain", "", kind), ORIGINS[kind])),
+      ...(stage === "prune" ? [item(shape("pruned_first_token", ""), "dropped"), small("rank 3", "the draft model's third choice")] : []),
+      ...(stage === "draft" ? [small("12 %", "of the path, says the draft model")] : stage === "retrieve" ? [small("×12", "found 12 times")] : [])];
+  }
 
   /** A sketch for the empty page: shapes only, so that it cannot be taken for a result. */
   function sketch(stage) {
@@ -86,9 +112,7 @@
     v.timeline = el("div", { class: "rv-timeline" });
     v.sticky = el("section", { class: "rv-sticky", "aria-label": "Answer and timeline" },
       el("div", { class: "rv-head" }, (v.answerTitle = el("h3", { text: "Answer" })),
-        el("ul", { class: "rv-legend" }, swatch("datastore", "from the datastore"), swatch("bonus", "the target's own"),
-          el("li", {}, el("span", { class: "rv-seam", "aria-hidden": "true" }), "a step begins"),
-          el("li", {}, el("span", { class: "rv-ptok in-match match-first match-last", "aria-hidden": "true", text: "abc" }), "matched suffix"))),
+        (v.answerLegend = el("ul", { class: "rv-legend" }))),
       v.answer,
       el("div", { class: "rv-controls" }, v.first, v.back, v.play, v.next, v.last, v.where, v.pace),
       v.timeline);
@@ -100,17 +124,18 @@
     v.tree = el("div", { class: "rv-tree" }, el("label", { class: "rv-check" }, v.pruned, v.prunedLabel, v.unrecorded));
     v.inspector = el("aside", { class: "rv-inspector", "aria-live": "off", "aria-label": "Details" });
     v.middle = el("section", { class: "rv-middle", "aria-label": "Draft tree" },
-      el("div", { class: "rv-head" }, v.treeTitle, el("ul", { class: "rv-legend" }, ...TREE_LEGEND.map(([kind, mark, text]) => el("li", {}, shape(kind, mark), text)),
-        el("li", {}, el("span", { class: "rv-small", text: "×12" }), "found 12 times"))),
+      el("div", { class: "rv-head" }, v.treeTitle, (v.treeLegend = el("ul", { class: "rv-legend" }))),
+      (v.stages = el("div", { class: "rv-stages", role: "radiogroup", "aria-label": "Stage of the step", hidden: true })),
       v.why, el("div", { class: "rv-split" }, v.tree, v.inspector));
     v.charts = el("section", { class: "rv-charts", "aria-label": "Charts" });
-    v.main = el("div", { class: "rv-main", hidden: true }, v.verdict, v.sticky, v.middle, v.charts);
+    v.compare = el("section", { class: "rv-compare", "aria-label": "Compare runs" });
+    v.main = el("div", { class: "rv-main", hidden: true }, v.verdict, v.sticky, v.middle, v.charts, v.compare);
     v.foot = el("footer", { class: "rv-foot" });
-    v.keys = el("p", { class: "rv-hint", text: "Keys: ← → step · space play · Home End · in the tree ↑ ↓ nodes, + − 0 zoom · drag to pan, Ctrl + wheel to zoom" });
+    v.keys = el("p", { class: "rv-hint", text: "Keys: ← → step · space play · Home End · 1–5 stages of RASD · in the tree ↑ ↓ nodes, + − 0 zoom · drag to pan, Ctrl + wheel to zoom" });
     host.replaceChildren(el("div", { class: "rv-lines" }, v.note, v.alert), v.empty, v.main, v.keys, v.foot);
     v.keys.hidden = true;
     return v;
   }
 
-  Object.assign(RestViz, { buildView: build, picture });
+  Object.assign(RestViz, { buildView: build, picture, legendOfAnswer, legendOfTree });
 })((globalThis.RestViz = globalThis.RestViz || {}));

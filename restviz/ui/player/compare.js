@@ -1,0 +1,123 @@
+/* Several runs of one prompt beside each other: a table of what was measured, and lanes that replay them on one clock. */
+(function (RestViz) {
+  "use strict";
+  const { el, count } = RestViz;
+
+  const TAIL = 90; // characters of text shown in a lane
+
+  class Compare {
+    /** @param onChoose(model) a run is to be looked at */
+    constructor(host, { onChoose }) {
+      this.host = host;
+      this.onChoose = onChoose;
+      this.models = [];
+      this.time = Infinity; // seconds on the lanes' clock; Infinity: everything is there
+      this.play = el("button", { type: "button", class: "rv-icon", "aria-label": "Replay all", on: { click: () => this.toggle() } }, RestViz.picture("play"));
+      this.rate = el("select", { "aria-label": "Replay speed" }, ...[0.25, 0.5, 1, 2, 4].map((x) => el("option", { value: x, text: x + "×", selected: x === 1 })));
+      this.clock = el("span", { class: "rv-clock" });
+      this.body = el("tbody");
+      this.lanes = el("div", { class: "rv-lanes" });
+      const heads = ["method", "tokens/s", "speedup", "M", "forwards", "drafting, ms/step", "text"];
+      host.append(el("div", { class: "rv-head" }, el("h3", { text: "Compare" }), el("p", { class: "rv-small", text: "Runs of this prompt, one after the other on this machine; choose one to look at it." })),
+        el("div", { class: "rv-scroll", tabindex: 0, role: "group", "aria-label": "Table of the runs" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), this.body)),
+        el("div", { class: "rv-replay" }, this.play, this.clock, this.rate), this.lanes);
+      host.hidden = true;
+    }
+
+    /** The runs that belong together start with their baseline. */
+    start(baseline) {
+      if (this.models[0] === baseline) return;
+      this.models = [baseline];
+      this.draw();
+    }
+
+    /** A run is there; one of the same method and parameters takes the place of the one before. */
+    add(model) {
+      const key = (m) => JSON.stringify([m.header.method, m.header.parameters]);
+      if (this.models.includes(model)) return;
+      const same = this.models.findIndex((m, i) => i > 0 && key(m) === key(model));
+      if (same > 0) this.models[same] = model;
+      else this.models.push(model);
+    }
+
+    draw(current) {
+      const baseline = this.models[0], done = this.models.filter((model) => model.finish);
+      this.host.hidden = done.length < 2;
+      if (this.host.hidden) return;
+      this.shown = done;
+      this.body.replaceChildren(...done.map((model) => this.row(model, baseline, model === current)));
+      this.lanes.replaceChildren(...done.map((model) => this.lane(model)));
+      this.show();
+    }
+
+    row(model, baseline, here) {
+      const own = model === baseline, state = own ? null : RestViz.compare(model, baseline).state;
+      const ratio = own ? 1 : model.speed / baseline.speedOf(model.tokens.length);
+      const drafting = model.steps.slice(1).map(({ times: t }) => t.retrieve + t.draft + t.fuse).sort((a, b) => a - b);
+      const middle = drafting.length ? drafting[Math.floor(drafting.length / 2)] : 0;
+      const text = own ? "baseline" : state === "identical" ? "✓ identical" : state === "stopped" ? "✓ identical so far" : "≠ differs";
+      const choose = el("button", { type: "button", class: "rv-link", text: this.name(model), "aria-pressed": String(here), on: { click: () => this.onChoose(model) } });
+      return el("tr", { class: here ? "here" : "" }, el("th", { scope: "row" }, choose),
+        ...[model.speed.toFixed(1), ratio.toFixed(2) + "×", model.meanLength.toFixed(2), count(model.forwards), own ? "–" : middle.toFixed(1), text]
+          .map((value) => el("td", { text: value })));
+    }
+
+    /** The method, and what sets a run apart from another of the same method. */
+    name(model) {
+      const others = this.models.filter((m) => m !== model && m.header.method === model.header.method);
+      const mine = model.header.parameters;
+      const apart = Object.keys(mine).filter((key) => others.some((m) => m.header.parameters[key] !== mine[key]));
+      return RestViz.method(model.header.method) + (apart.length ? ` (${apart.map((key) => `${key} ${mine[key]}`).join(", ")})` : "");
+    }
+
+    lane(model) {
+      const bar = el("span", { class: "rv-lane-bar k-" + (model.isBaseline ? "plain" : "run") });
+      const text = el("span", { class: "rv-lane-text" }), figure = el("span", { class: "rv-lane-figure" });
+      model.lane = { bar, text, figure };
+      return el("div", { class: "rv-lane" }, el("span", { class: "rv-lane-name", text: this.name(model) }), el("span", { class: "rv-lane-track" }, bar), figure, text);
+    }
+
+    /** Everything as it was `time` seconds after the first token. */
+    show() {
+      const most = Math.max(...this.shown.map((model) => model.tokens.length)), end = Math.max(...this.shown.map((model) => model.duration));
+      const now = Math.min(this.time, end);
+      for (const model of this.shown) {
+        let step = model.seconds.findLastIndex((at) => at <= now);
+        const tokens = step < 0 ? 0 : model.start[step] + model.emitted(step);
+        model.lane.bar.style.width = (100 * tokens) / most + "%";
+        model.lane.text.textContent = RestViz.visible(model.tokens.slice(Math.max(0, tokens - TAIL), tokens).map((token) => token.text).join("")).slice(-TAIL);
+        model.lane.figure.textContent = tokens === model.tokens.length ? `${count(tokens)} tokens in ${model.duration.toFixed(2)} s` : `${count(tokens)} tokens`;
+      }
+      this.clock.textContent = `${now.toFixed(2)} of ${end.toFixed(2)} s`;
+      if (this.time >= end) this.stop();
+    }
+
+    toggle() {
+      if (this.frame) return this.stop();
+      const end = Math.max(...this.shown.map((model) => model.duration));
+      if (this.time >= end) this.time = 0;
+      let before = performance.now();
+      const tick = (at) => {
+        this.time += ((at - before) / 1000) * +this.rate.value;
+        before = at;
+        this.frame = requestAnimationFrame(tick);
+        this.show();
+      };
+      this.frame = requestAnimationFrame(tick);
+      this.button("pause", "Pause the replay");
+    }
+
+    stop() {
+      cancelAnimationFrame(this.frame);
+      this.frame = null;
+      this.button("play", "Replay all");
+    }
+
+    button(picture, label) {
+      this.play.replaceChildren(RestViz.picture(picture));
+      this.play.setAttribute("aria-label", label);
+    }
+  }
+
+  RestViz.Compare = Compare;
+})((globalThis.RestViz = globalThis.RestViz || {}));
