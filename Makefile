@@ -29,7 +29,10 @@ bench: $(VENV)/.installed
 	@$(BIN)/python -m restviz bench retrieval
 	@$(BIN)/python -m restviz bench baseline
 	@$(BIN)/python -m restviz bench attention
-	@$(BIN)/python -m restviz bench speed --budget 15
+	@$(BIN)/python -m restviz bench speed --datastore python-code
+	@$(BIN)/python -m restviz bench speed --runs pld rest eagle rasd --prompts humaneval --max-new-tokens 192
+	@$(BIN)/python -m restviz bench speed --runs pld rest eagle rasd --prompts short --max-new-tokens 192
+	@$(BIN)/python -m restviz bench head
 	@$(BIN)/python -m restviz bench lossless
 
 # the pictures in README, taken from the running page

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from restviz.check import check
-from restviz.datastore import Datastore, open_or_build
+from restviz.datastore import DATASTORES, Datastore, open_or_build
 from restviz.decode import decode
 from restviz.drafters import METHODS, MethodError
 from restviz.drafters.assistant import load_assistant
@@ -32,7 +32,6 @@ from restviz.trace import Check, DatastoreInfo, Finish, Header, Step, Trace
 __all__ = ["Engine", "Run", "Settings", "SettingsError", "generate", "load"]
 
 
-DATASTORES = ("python-code",)
 PLACES = ("head", "assistant", "device", "dtype", "attention")  # keyword arguments of `load`
 STOPPED = Finish(reason="stopped", message="Stopped by you.")
 
@@ -163,7 +162,7 @@ def _load(
 ) -> Engine:
     loaded = load_target(target, device, dtype, attention)
     tokenizer = loaded.tokenizer.backend_tokenizer
-    stores = [open_or_build(name, tokenizer) for name in datastores]
+    stores = [open_or_build(name, tokenizer, tokenizer_name=loaded.info.name) for name in datastores]
     return Engine(loaded, stores, head_for(head, loaded), load_assistant(assistant, loaded) if assistant else None)
 
 

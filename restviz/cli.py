@@ -46,7 +46,9 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """--target, --datastore, --device, --dtype, --attention."""
     parser.add_argument("--target", default="default", help="default, a hub id, or a model folder or GGUF file")
     parser.add_argument(
-        "--datastore", action="append", help="recipe name or folder of a datastore (default python-code); may repeat"
+        "--datastore",
+        action="append",
+        help="recipe or folder of a datastore (default python-code, answers); may repeat",
     )
     parser.add_argument("--head", default="auto", help="EAGLE head: folder, hub id, auto (the target's own) or none")
     parser.add_argument("--assistant", default="", help="smaller model with the target's tokenizer, to draft with")
@@ -57,7 +59,8 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 def load_engine(args: argparse.Namespace):
     """The engine that the options of `add_engine_options` describe."""
-    from restviz.api import DATASTORES, PLACES, load
+    from restviz.api import PLACES, load
+    from restviz.datastore import DATASTORES
 
     return load(args.target, args.datastore or DATASTORES, **{name: getattr(args, name) for name in PLACES})
 
@@ -85,16 +88,17 @@ def settings_from(args: argparse.Namespace):
 
 
 def _add_prepare(commands) -> None:
-    parser = commands.add_parser("prepare", help="fetch the default target and build the default datastore, once")
+    parser = commands.add_parser("prepare", help="fetch the default target and build the default datastores, once")
 
     def run(args: argparse.Namespace) -> None:
-        from restviz.datastore import open_or_build
+        from restviz.datastore import DATASTORES, open_or_build
         from restviz.target.load import DEFAULT_NAME, load_tokenizer, resolve
 
         print(f"target     {DEFAULT_NAME}", flush=True)
         print(f"           {resolve().folder}", flush=True)
-        print("datastore  python-code", flush=True)
-        print(f"           {open_or_build('python-code', load_tokenizer()).path}", flush=True)
+        for name in DATASTORES:
+            print(f"datastore  {name}", flush=True)
+            print(f"           {open_or_build(name, load_tokenizer(), tokenizer_name=DEFAULT_NAME).path}", flush=True)
 
     parser.set_defaults(run=run)
 
@@ -147,7 +151,7 @@ def _add_trace(commands) -> None:
 
 def _add_bench(commands) -> None:
     group = commands.add_parser("bench", help="measure").add_subparsers(required=True, metavar="COMMAND")
-    from restviz.bench import retrieval, speed
+    from restviz.bench import head, retrieval, speed
 
-    retrieval.add_commands(group)
-    speed.add_commands(group)
+    for commands in (retrieval, speed, head):
+        commands.add_commands(group)

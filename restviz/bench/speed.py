@@ -12,7 +12,7 @@ import statistics
 import time
 from pathlib import Path
 
-from restviz.bench.prompts import all_prompts, chosen
+from restviz.bench.prompts import CHOICES, all_prompts, chosen
 from restviz.errors import RestvizError
 
 
@@ -21,7 +21,7 @@ def add_commands(subparsers: argparse._SubParsersAction) -> None:
     from restviz.cli import add_engine_options, add_settings
 
     for name, run, text in (
-        ("speed", _speed, "M and tokens/s of REST against autoregressive decoding, prompt by prompt"),
+        ("speed", _speed, "M and tokens/s of methods against autoregressive decoding, prompt by prompt"),
         ("lossless", _lossless, "how many texts equal the autoregressive ones token for token"),
         ("baseline", _baseline, "autoregressive tokens/s against transformers' generate"),
         ("attention", _attention, "time of a forward with exact and with fast attention"),
@@ -30,8 +30,12 @@ def add_commands(subparsers: argparse._SubParsersAction) -> None:
         add_engine_options(parser)
         if name in ("speed", "lossless"):
             default = "code" if name == "speed" else "all"
-            parser.add_argument("--prompts", choices=("code", "questions", "all"), default=default)
+            parser.add_argument("--prompts", choices=CHOICES, default=default, help="(default: %(default)s)")
+            parser.add_argument("--limit", type=int, default=20, metavar="N", help="prompts at most (default: 20)")
             add_settings(parser)
+        if name == "speed":
+            text = "what to measure: method[:setting=value,…], as in rasd:prune_k=5,retrievers=context; may be several"
+            parser.add_argument("--runs", nargs="+", metavar="RUN", help=text)
         parser.add_argument("--json", type=checked_json, metavar="FILE", help="also write the raw figures here")
         parser.set_defaults(run=run)
 
@@ -39,51 +43,79 @@ def add_commands(subparsers: argparse._SubParsersAction) -> None:
 def _speed(args: argparse.Namespace) -> None:
     from restviz.cli import load_engine, settings_from
 
-    engine = load_engine(args)
     settings = settings_from(args)
+    variants = {text: _variant(settings, text) for text in args.runs or [settings.method]}
     if settings.max_new_tokens < 8:
         raise RestvizError("A speed needs some tokens to be measured: set --max-new-tokens to 8 or more.")
+    engine = load_engine(args)
+    prompts = chosen(args.prompts)[: args.limit]
+    for variant in variants.values():
+        engine.stream(prompts[0][0], variant)  # what cannot run is told before anything is measured
+    width = max(map(len, variants)) + 2
+    print(f"{'prompt':28} " + "".join(f"{name:>{max(width, 16)}}" for name in variants) + "   (M, tokens/s ratio)")
     rows = []
-    print(f"{'prompt':32} {'M':>5} {'AR tok/s':>9} {settings.method + ' tok/s':>12} {'ratio':>6}  same text")
-    for prompt, chat in chosen(args.prompts):
-        plain = settings.but(chat=chat, method="autoregressive")
-        ours = settings.but(chat=chat)
-        traces = [engine.generate(prompt, which) for which in (plain, ours)]
-        base, trace = traces
-        ratio = trace.tokens_per_second / base.tokens_per_second
-        rows.append(
-            {
-                "prompt": prompt,
-                "M": trace.mean_generated_length,
-                "ratio": ratio,
+    for prompt, chat in prompts:
+        base = engine.generate(prompt, settings.but(chat=chat, method="autoregressive"))
+        row = {"prompt": prompt, "autoregressive": _measured(base), "variants": {}}
+        for name, variant in variants.items():
+            trace = engine.generate(prompt, variant.but(chat=chat))
+            row["variants"][name] = _measured(trace) | {
+                "ratio": trace.tokens_per_second / base.tokens_per_second,
                 "identical": base.tokens == trace.tokens,
-                "autoregressive_tokens_per_second": base.tokens_per_second,
-                "tokens_per_second": trace.tokens_per_second,
-                "overhead": _overhead(trace),
-                "step_ms": {t.header.method: [step.times.model_dump() for step in t.steps] for t in traces},
-                "emitted": {t.header.method: [len(step.emitted) for step in t.steps] for t in traces},
             }
-        )
-        print(
-            f"{prompt.strip().splitlines()[-1].strip()[:32]:32} {trace.mean_generated_length:5.2f} "
-            f"{base.tokens_per_second:9.2f} {trace.tokens_per_second:12.2f} {ratio:6.2f}  "
-            f"{'yes' if rows[-1]['identical'] else 'NO'}",
-            flush=True,
-        )
+        rows.append(row)
+        cells = [f"{v['M']:.2f} {v['ratio']:5.2f}×{'' if v['identical'] else ' !'}" for v in row["variants"].values()]
+        title = prompt.strip().splitlines()[-1].strip()[:28]
+        print(f"{title:28} " + "".join(f"{cell:>{max(width, 16)}}" for cell in cells), flush=True)
     summary = {
         "benchmark": "speed",
-        "method": settings.method,
-        "budget": settings.budget,
+        "prompts": f"{args.prompts}, {len(rows)}",
+        "max_new_tokens": settings.max_new_tokens,
         "environment": engine.target.environment.model_dump(),
-        "prompts": len(rows),
-        "M_median": statistics.median(row["M"] for row in rows),
-        "ratio_median": statistics.median(row["ratio"] for row in rows),
-        "ratio_min": min(row["ratio"] for row in rows),
-        "ratio_max": max(row["ratio"] for row in rows),
-        "identical": sum(row["identical"] for row in rows),
-        "outside_forward": statistics.median(row["overhead"] for row in rows),
+        "variants": {name: _summed_up([row["variants"][name] for row in rows]) for name in variants},
     }
+    for name, figures in summary["variants"].items():
+        low, middle, high = figures["ratio"]
+        print(
+            f"{name}: M {figures['M'][1]:.2f}, {middle:.2f}× ({low:.2f} to {high:.2f}), drafting "
+            f"{figures['drafting_ms']:.1f} ms a step, {figures['outside_forward']:.1%} of a step outside the forward, "
+            f"{figures['identical']} of {len(rows)} texts identical"
+        )
     _finish(args, summary, rows)
+
+
+def _variant(settings, text: str):
+    """The settings of `method[:field=value,…]`.  Raises SettingsError."""
+    method, _, changes = text.partition(":")
+    pairs = [change.partition("=") for change in changes.split(",") if change]
+    return settings.but(method=method, **{name.replace("-", "_"): value for name, _, value in pairs})
+
+
+def _measured(trace) -> dict:
+    """What one run says; times in ms."""
+    parts = ("retrieve", "draft", "fuse")
+    return {
+        "M": trace.mean_generated_length,
+        "tokens_per_second": trace.tokens_per_second,
+        "outside_forward": _overhead(trace),
+        "drafting_ms": statistics.median(sum(getattr(s.times, part) for part in parts) for s in trace.steps[1:]),
+        "fuse_ms": statistics.median(step.times.fuse for step in trace.steps[1:]),
+        "forward_ms": statistics.median(step.times.forward for step in trace.steps[1:]),
+        "emitted": [len(step.emitted) for step in trace.steps],
+        "step_ms": [step.times.model_dump() for step in trace.steps],
+    }
+
+
+def _summed_up(runs: list[dict]) -> dict:
+    """Over the prompts: lower quartile, median and upper quartile of M and of the ratio, medians of the rest."""
+    figures = {name: [round(x, 3) for x in _quartiles([run[name] for run in runs])] for name in ("M", "ratio")}
+    for name in ("outside_forward", "drafting_ms", "fuse_ms", "forward_ms"):
+        figures[name] = round(statistics.median(run[name] for run in runs), 3)
+    return figures | {"identical": sum(run["identical"] for run in runs)}
+
+
+def _quartiles(values: list[float]) -> list[float]:
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
 
 
 def _overhead(trace) -> float:
@@ -98,7 +130,7 @@ def _lossless(args: argparse.Namespace) -> None:
     given = settings_from(args)
     rows = []
     for name, sampling in (("greedy", {"temperature": 0.0}), ("T=0.8 top-p 0.95", {"temperature": 0.8, "top_p": 0.95})):
-        for prompt, chat in chosen(args.prompts):
+        for prompt, chat in chosen(args.prompts)[: args.limit]:
             settings = given.but(chat=chat, **sampling)
             base = engine.generate(prompt, settings.but(method="autoregressive"))
             trace = engine.generate(prompt, settings)

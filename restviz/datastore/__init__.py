@@ -11,8 +11,11 @@ from restviz.datastore.format import DatastoreError, Meta, vocabulary_fingerprin
 from restviz.datastore.search import CAP, Datastore, Hits, Location, NextTokens, Places, merge
 from restviz.datastore.sources import Recipe, Source, load_recipe, recipe_from_files
 
+DATASTORES = ("python-code", "answers")  # what a run searches when nothing else is said
+
 __all__ = [
     "CAP",
+    "DATASTORES",
     "Datastore",
     "DatastoreError",
     "Hits",

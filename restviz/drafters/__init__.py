@@ -80,13 +80,14 @@ def _assistant(s: Settings, engine: Engine) -> Drafter:
 def _rasd(s: Settings, engine: Engine) -> Drafter:
     model = {"eagle": _eagle, "assistant": _assistant}[s.draft_model](s, engine)
     makers = {"datastore": [_rest], "context": [_pld], "both": [_rest, _pld]}[s.retrievers]
-    return RasdDrafter(model, [make(s, engine) for make in makers], s.prune_k or None, s.fused_cap or None)
+    overlap = s.overlap == "on" or (s.overlap == "auto" and engine.target.environment.device != "cpu")
+    return RasdDrafter(model, [make(s, engine) for make in makers], s.prune_k or None, s.fused_cap or None, overlap)
 
 
 REST = ("n_max", "n_min", "length", "budget", "cap")
 PLD = ("pld_n_max", "pld_n_min", "length", "budget")
 DRAFT = ("draft_k", "draft_depth", "draft_nodes")
-FUSION = ("draft_model", "retrievers", "prune_k", "fused_cap")
+FUSION = ("draft_model", "retrievers", "prune_k", "fused_cap", "overlap")
 
 METHODS: dict[str, Method] = {
     "autoregressive": Method("Autoregressive", lambda settings, engine: NoDrafter()),

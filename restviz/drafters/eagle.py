@@ -212,7 +212,8 @@ def load_head(name: str, model: PreTrainedModel, target: str) -> Head:
     """
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        folder = fetch(name if name.startswith(("hub:", "file:")) else f"hub:{name}")
+        spec = name if name.startswith(("hub:", "file:")) else f"hub:{name}"
+        folder = fetch(spec, extra=("pytorch_model.bin",))  # public heads are pickles: read as weights only
     raw, weights = _read(folder)
     text, own = model.config.get_text_config(), model.get_output_embeddings().weight
     d2t, eagle3 = weights.get("d2t"), any(key.startswith("midlayer.") for key in weights)

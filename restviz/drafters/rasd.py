@@ -14,6 +14,7 @@ the retrieval trees are not confirmed.  Every one of these is a parameter.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from time import perf_counter
 
@@ -28,22 +29,30 @@ class RasdDrafter(Drafter):
 
     k     branches stay if their first token is among so many likeliest (not confirmed; likeliest 10); None: no pruning
     cap   most nodes of the fused tree, root not counted (not confirmed; likeliest none); None: the model tree is whole
+    overlap   retrieve in a thread while the draft model runs (the paper's stated limitation is that it does not)
     """
 
     name = "rasd"
 
-    def __init__(self, model: Drafter, retrievers: Sequence[Drafter], k: int | None = 10, cap: int | None = None):
+    def __init__(
+        self,
+        model: Drafter,
+        retrievers: Sequence[Drafter],
+        k: int | None = 10,
+        cap: int | None = None,
+        overlap: bool = False,
+    ):
         if not retrievers:
             raise ValueError("RASD needs at least one retriever.")
         self.model, self.retrievers, self.k, self.cap = model, list(retrievers), k, cap
         self.taps = model.taps
+        self.pool = ThreadPoolExecutor(1, "restviz-retrieve") if overlap else None
         whole = model.budget + sum(retriever.budget for retriever in self.retrievers)
         self.budget = whole if cap is None else min(cap, whole)
         self.datastores = [info for retriever in self.retrievers for info in retriever.datastores]
 
     def propose(self, context: Context) -> Draft:
-        found = [retriever.propose(context) for retriever in self.retrievers]
-        drafted = self.model.propose(context)
+        found, drafted, waited = self._both(context)
         start = perf_counter()
         likely = None if self.k is None else set(drafted.first.top(self.k)[0].tolist())
         retrieved = [draft.tree.keep(draft.kept) for draft in found]
@@ -53,9 +62,22 @@ class RasdDrafter(Drafter):
             fused = fused.top(self.cap, path_logp(fused))
         draft = _record(fused, found, retrieved, drafted, likely)
         draft.tested = self.k or 0
-        times = {"retrieve": sum(d.times.get("retrieve", 0.0) for d in found), **drafted.times}
-        draft.times = times | {"fuse": 1000 * (perf_counter() - start)}
+        draft.times = {"retrieve": waited, **drafted.times, "fuse": 1000 * (perf_counter() - start)}
         return draft
+
+    def _both(self, context: Context) -> tuple[list[Draft], Draft, float]:
+        """The retrievers' drafts, the draft model's, and the ms that retrieval added to the step."""
+        start = perf_counter()
+        if self.pool is None:
+            found, waited = self._retrieve(context), 1000 * (perf_counter() - start)
+            return found, self.model.propose(context), waited
+        retrieving = self.pool.submit(self._retrieve, context)
+        drafted = self.model.propose(context)
+        start = perf_counter()
+        return retrieving.result(), drafted, 1000 * (perf_counter() - start)
+
+    def _retrieve(self, context: Context) -> list[Draft]:
+        return [retriever.propose(context) for retriever in self.retrievers]
 
 
 def prune(tree: TokenTree, likely: set[int]) -> TokenTree:

@@ -28,7 +28,7 @@ GROUPS = {  # the fields of the form below the sampling's, and the heading above
     "REST": ("n_max", "n_min", "cap"),
     "Prompt lookup": ("pld_n_max", "pld_n_min"),
     "Draft model": ("draft_k", "draft_depth", "draft_nodes"),
-    "RASD": ("draft_model", "retrievers", "prune_k", "fused_cap"),
+    "RASD": ("draft_model", "retrievers", "prune_k", "fused_cap", "overlap"),
 }
 LABELS = {
     "max_new_tokens": "New tokens, at most",
@@ -50,6 +50,7 @@ LABELS = {
     "retrievers": "Retrieve from",
     "prune_k": "k, first tokens that stay",
     "fused_cap": "Cap of the fused tree",
+    "overlap": "Retrieve while drafting",
 }
 
 CSS = """

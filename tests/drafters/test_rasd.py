@@ -65,6 +65,14 @@ def test_fused_is_the_union_of_the_model_tree_and_what_pruning_leaves(drafted, s
         assert [bool(draft.tree.source[node] & flag) for flag in flags] == [bool(path) and path in s for s in sets]
 
 
+@given(paths, paths, probabilities)
+def test_retrieving_while_the_draft_model_runs_changes_nothing(drafted, stored, p):
+    alone, together = (run(model(drafted, p), [retrieved(stored)], k=2, overlap=overlap) for overlap in (False, True))
+    assert alone.tree == together.tree
+    assert alone.verdict.tolist() == together.verdict.tolist()
+    assert alone.times.keys() == together.times.keys()
+
+
 @given(paths, probabilities, st.integers(1, VOCABULARY))
 def test_pruning_looks_at_first_tokens_only(stored, p, k):
     tree = from_paths(9, stored)

@@ -31,6 +31,7 @@ def form(**changes):
         "retrievers": "both",
         "prune_k": 10,
         "fused_cap": 0,
+        "overlap": "auto",
     }
     return values | changes
 

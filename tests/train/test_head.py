@@ -1,0 +1,108 @@
+"""Training a head on the tiny model: unrolling is what drafting does, and what is written loads again."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from restviz.drafters import Context
+from restviz.drafters.eagle import Eagle, Head, load_head
+from restviz.target.load import pretrained_tokenizer
+from restviz.train.features import collect, sequences
+from restviz.train.head import frequent, new_head, train, unroll, write_head
+from restviz.train.plan import Plan
+
+
+@pytest.fixture(scope="module")
+def model(tiny):
+    return tiny.model
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory, tiny_folder):
+    path = tmp_path_factory.mktemp("answers") / "answers.jsonl"
+    records = [{"prompt": f"def add{i}(", "answer": f"a, b):\n    return a + b + {i}\n" * 3} for i in range(120)]
+    path.write_text("\n".join(map(json.dumps, records)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(answers, tiny_folder, model, tmp_path_factory):
+    found = sequences([str(answers)], pretrained_tokenizer(tiny_folder))
+    return collect(tmp_path_factory.mktemp("data") / "data", found, model, {str(answers): 10**9})
+
+
+def test_features_are_the_targets(corpus, model):
+    assert len(corpus) == 120
+    tokens, features, mask = corpus.batch([3, 90])
+    for row in range(2):
+        n = int(mask[row].sum())
+        with torch.no_grad():
+            expected = model.model(tokens[row : row + 1, :n]).last_hidden_state[0]
+        assert torch.allclose(features[row, :n].float(), expected, atol=0.05, rtol=0.02)
+    assert not mask.all()
+
+
+def test_so_many_tokens_of_each_source_are_used(answers, tiny_folder, model, tmp_path):
+    found = sequences([str(answers)], pretrained_tokenizer(tiny_folder), seed=1)
+    some = collect(tmp_path / "data", found, model, {str(answers): 300})
+    assert 300 <= len(some.tokens) < 400
+
+
+def test_unrolling_is_what_drafting_does(model):
+    """Step j at index i equals drafting the true tokens one after the other from the committed pairs 0 … i."""
+    torch.manual_seed(1)
+    net = new_head(model.config, 305).eval()
+    for parameter in net.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    embedding = model.get_input_embeddings().weight.detach()
+    tokens = np.random.default_rng(2).integers(3, 305, 20)
+    features = torch.randn(20, embedding.shape[1])
+    ids = torch.from_numpy(tokens)[None]
+    with torch.no_grad():
+        steps = list(unroll(net, embedding, ids, features[None], 3))
+    head = Head("random", net, None, embedding, torch.eye(embedding.shape[1]), (-1,))
+    for i in (4, 11, 15):
+        drafter = Eagle(head)
+        found = [drafter.begin(Context(tokens[: i + 2].astype(np.int32), 10, features[: i + 1]))]
+        for step in (2, 3):
+            parent = step - 3
+            found.append(drafter.expand([int(tokens[i + step])], [parent])[0])
+        for step in range(3):
+            assert torch.allclose(steps[step][0, i], found[step], atol=1e-4), (i, step)
+
+
+def test_training_learns_goes_on_after_a_stop_and_writes_a_checkpoint(corpus, model, tmp_path):
+    embedding, own = model.get_input_embeddings().weight.detach(), model.get_output_embeddings().weight.detach()
+    ids = frequent(corpus.tokens, own.shape[0], 200)
+    lm_head = own[torch.from_numpy(ids)].bfloat16()
+    plan = Plan(epochs=3, batch=4, steps=2, warmup=5, rate=2e-3)
+    torch.manual_seed(0)
+    net = new_head(model.config, len(ids))
+    saved = []
+    figures = train(corpus, net, embedding, lm_head, plan, tmp_path, saved.append, every=0)
+    first, last = (f["held_out"]["answers.jsonl"][0] for f in (saved[0], figures))
+    assert last > first + 0.2
+    assert len(saved) == figures["of"] == figures["step"]
+
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    state["step"] -= 2
+    torch.save(state, tmp_path / "state.pt")
+    again = []
+    train(corpus, new_head(model.config, len(ids)), embedding, lm_head, plan, tmp_path, again.append, every=0)
+    assert [f["step"] for f in again] == [figures["of"] - 1, figures["of"]]
+
+    write_head(tmp_path, net, ids, figures)
+    head = load_head(str(tmp_path), model, "tiny")
+    assert head.ids.tolist() == ids.tolist()
+    assert torch.allclose(head.net.fc.weight, net.fc.weight.bfloat16().float())
+    assert json.loads((tmp_path / "figures.json").read_text()) == figures
+
+
+def test_frequent_tokens_are_the_draft_vocabulary():
+    tokens = np.array([5, 5, 5, 9, 9, 2, 7])
+    assert frequent(tokens, 12, 3).tolist() == [2, 5, 9]
+    assert frequent(tokens, 12, 0).tolist() == list(range(12))
