@@ -94,8 +94,8 @@ def _train(args: argparse.Namespace) -> None:
     source = resolve(args.target)
     tokenizer = pretrained_tokenizer(source.folder)
     model = load_plain(args.target, "bf16", choose_device("auto")).requires_grad_(False)
-    found = features.sequences(list(texts), tokenizer, plan.seed)
-    corpus = features.collect(args.out / "data", found, model, texts)
+    data = [features.collect(args.out / "data", *text, tokenizer, model, plan.seed) for text in texts.items()]
+    corpus = features.Corpus(data)
     text = model.config.get_text_config()
     own = model.get_output_embeddings().weight
     if args.start:

@@ -11,7 +11,7 @@ import torch
 from restviz.drafters import Context
 from restviz.drafters.eagle import Eagle, Head, load_head
 from restviz.target.load import pretrained_tokenizer
-from restviz.train.features import collect, sequences
+from restviz.train.features import Corpus, collect
 from restviz.train.head import frequent, new_head, train, unroll, write_head
 from restviz.train.plan import Plan
 
@@ -31,8 +31,8 @@ def answers(tmp_path_factory, tiny_folder):
 
 @pytest.fixture(scope="module")
 def corpus(answers, tiny_folder, model, tmp_path_factory):
-    found = sequences([str(answers)], pretrained_tokenizer(tiny_folder))
-    return collect(tmp_path_factory.mktemp("data") / "data", found, model, {str(answers): 10**9})
+    folder, tokenizer = tmp_path_factory.mktemp("data"), pretrained_tokenizer(tiny_folder)
+    return Corpus([collect(folder, str(answers), 10**9, tokenizer, model)])
 
 
 def test_features_are_the_targets(corpus, model):
@@ -46,10 +46,18 @@ def test_features_are_the_targets(corpus, model):
     assert not mask.all()
 
 
-def test_so_many_tokens_of_each_source_are_used(answers, tiny_folder, model, tmp_path):
-    found = sequences([str(answers)], pretrained_tokenizer(tiny_folder), seed=1)
-    some = collect(tmp_path / "data", found, model, {str(answers): 300})
-    assert 300 <= len(some.tokens) < 400
+def test_so_many_tokens_of_each_source_are_used_and_parts_are_numbered_through(answers, tiny_folder, model, tmp_path):
+    tokenizer = pretrained_tokenizer(tiny_folder)
+    parts = [collect(tmp_path, str(answers), 300, tokenizer, model, seed) for seed in (1, 2)]
+    assert all(300 <= len(part.tokens) < 400 for part in parts)
+    both = Corpus(parts)
+    n = len(both) // 2
+    tokens, features, _ = both.batch([0, len(both) - 1])
+    assert tokens[0][:5].tolist() == parts[0].tokens[:5].tolist()
+    last = parts[1].starts[-2]
+    assert tokens[1][:5].tolist() == parts[1].tokens[last : last + 5].tolist()
+    assert torch.equal(features[1, :5], parts[1].features[last : last + 5])
+    assert n > 2
 
 
 def test_unrolling_is_what_drafting_does(model):
