@@ -1,10 +1,14 @@
-"""Entry point, also for Spaces: builds the page and launches it on HOST and PORT, nothing else."""
+"""Entry point, also for Spaces: builds the page and launches it on HOST and PORT, nothing else.
+
+RESTVIZ_TARGET, RESTVIZ_HEAD and RESTVIZ_ASSISTANT name other models than the default ones (see `restviz.load`).
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
+from functools import partial
 
 
 def main() -> int:
@@ -15,9 +19,12 @@ def main() -> int:
         return 1
     try:
         socket.create_server((host, int(port))).close()  # before anything is loaded
+        from restviz import load
         from restviz.ui.page import launch
 
-        launch(host, int(port))
+        named = {name: os.environ.get(f"RESTVIZ_{name.upper()}") for name in ("target", "head", "assistant")}
+        named = {name: value for name, value in named.items() if value}
+        launch(host, int(port), partial(load, **named), assistant="assistant" in named)
     except OSError:
         print(f"Port {port} on {host} cannot be used, probably it is taken: set PORT to another one.", file=sys.stderr)
         return 1

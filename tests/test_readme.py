@@ -22,7 +22,7 @@ def test_the_api_example_runs_on_the_real_model(capsys):
 
 
 @pytest.mark.parametrize(
-    "command", sorted(set(re.findall(r"python -m restviz ([a-z ]+?)(?= [^a-z]|$|`)", README, re.M)))
+    "command", sorted(set(re.findall(r"python -m restviz ([a-z][a-z -]*?)(?= [^a-z]|$|`)", README, re.M)))
 )
 def test_every_command_in_readme_exists(command, capsys):
     with pytest.raises(SystemExit) as leave:

@@ -1,7 +1,7 @@
 """Screenshots of the running app for the README and for looking at: `python tests/browser/shots.py [tokens]`.
 
-Writes out/readme.png, out/desktop.png, out/desktop-dark.png, out/phone.png and out/empty.png.  Starts the real app and
-runs the first example once in each view.
+Writes out/readme.png, out/desktop.png, out/desktop-dark.png, out/phone.png, out/empty.png, out/compare.png and one
+picture for each stage of RASD.  Starts the real app and runs the first example once in each view.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ def open_page(browser: Browser, url: str, width: int, height: int, dark: bool = 
     return page
 
 
-def run(page: Page, tokens: str) -> None:
+def run(page: Page, tokens: str, method: str = "REST") -> None:
     """Run the example and stop on the step that accepted most."""
+    page.locator("#rv-method input").click()
+    page.get_by_role("option", name=method, exact=True).click()
     page.locator("#rv-advanced button").first.click()
     page.locator("#rv-max-new-tokens input").fill(tokens)
     page.locator("#rv-advanced button").first.click()
@@ -53,6 +55,18 @@ def main(tokens: str) -> None:
             page.set_viewport_size({"width": 1440, "height": 1180})
             page.wait_for_timeout(1500)
             page.screenshot(path=OUT / "readme.png")
+            page.click("#rv-every")
+            page.wait_for_selector("#rv-every[disabled]")
+            page.wait_for_selector("#rv-every:not([disabled])", timeout=MINUTES)
+            page.locator(".rv-compare").screenshot(path=OUT / "compare.png")
+            page.evaluate("""() => {
+                const { player, stages } = RestViz, worth = (s) => (stages(s)?.shared + stages(s)?.accepted) || 0;
+                player.seek(player.model.steps.reduce((best, s) => (worth(s) > worth(best) ? s : best)).index);
+            }""")
+            for stage in ("retrieve", "prune", "draft", "fuse", "verify"):
+                page.evaluate(f"RestViz.player.show('{stage}')")
+                page.wait_for_timeout(700)
+                page.locator(".rv-middle").screenshot(path=OUT / f"stage-{stage}.png")
             for name, width, height, dark in (("desktop-dark", 1440, 900, True), ("phone", 390, 844, False)):
                 page = open_page(browser, app.url, width, height, dark)
                 run(page, tokens)

@@ -33,6 +33,11 @@ def setup(page, prompt=None, **values):
         page.locator(f"#rv-{name.replace('_', '-')} input").fill(str(value))
 
 
+def choose(page, method):
+    page.locator("#rv-method input").click()
+    page.get_by_role("option", name=method, exact=True).click()
+
+
 def run(page):
     page.click("#rv-run")
 
@@ -169,11 +174,54 @@ def test_same_seed_same_text_and_identical_to_the_baseline_when_sampling(page):
 
 def test_autoregressive_run_is_called_the_baseline(page):
     setup(page, "The capital of France is", max_new_tokens=6)
-    page.locator("#rv-method label", has_text="Autoregressive").click()
+    choose(page, "Autoregressive")
     run(page)
     wait_end(page, "baseline")
     assert "baseline" in page.locator(".rv-badge").inner_text()
     assert model(page, "m.steps.every(s => s.nodes.token.length === 1)")
+
+
+def test_rasd_runs_live_and_its_stages_can_be_looked_at(page):
+    setup(page, max_new_tokens=32)
+    choose(page, "RASD")
+    page.locator("#rv-prune-k").wait_for(state="visible")
+    run(page)
+    wait_end(page)
+    assert page.locator(".rv-badge").get_attribute("data-state") == "identical"
+    assert model(page, "m.tokens.some(t => t.label.includes('model'))"), "nothing of the draft model was accepted"
+    step = model(page, "m.steps.findIndex(s => RestViz.stages(s)?.retrieved > 3)")
+    assert step > 0
+    page.evaluate(f"RestViz.player.seek({step})")
+    counts = model(page, f"RestViz.stages(m.steps[{step}])")
+    shown = {}
+    for number, stage in enumerate(("retrieve", "prune", "draft", "fuse", "verify"), 1):
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press(str(number))
+        assert model(page, "p.stage") == stage
+        shown[stage] = page.locator(".rv-tree [data-node]:not([data-node='0']):not([data-node='-1'])").count()
+    assert shown == {
+        "retrieve": counts["retrieved"],
+        "prune": counts["retrieved"],
+        "draft": counts["model"],
+        "fuse": counts["fused"],
+        "verify": counts["fused"],
+    }
+
+
+def test_all_methods_are_compared_on_one_prompt(page):
+    setup(page, max_new_tokens=12)
+    page.click("#rv-every")
+    page.wait_for_function("RestViz.player.compare.models.length === 5", timeout=RUN)
+    page.wait_for_selector("#rv-every:not([disabled])", timeout=RUN)
+    rows = page.locator(".rv-compare tbody tr")
+    methods = [text.split("\t")[0] for text in rows.all_inner_texts()]
+    assert methods == ["autoregressive", "PLD", "REST", "EAGLE", "RASD"]
+    assert [text.split("\t")[-1] for text in rows.all_inner_texts()] == ["baseline", *["✓ identical"] * 4]
+    page.locator(".rv-compare tbody button", has_text="EAGLE").click()
+    assert model(page, "m.header.method") == "eagle"
+    page.locator("[aria-label='Replay all']").click()
+    page.wait_for_function("RestViz.player.compare.frame")
+    assert page.locator(".rv-lane").count() == 5
 
 
 def test_html_in_a_prompt_is_only_text(page):

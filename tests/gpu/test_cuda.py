@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,13 +23,22 @@ def test_auto_chooses_the_gpu_in_bf16(tiny_folder):
 
 
 @pytest.mark.parametrize("attention", ["exact", "fast"])
-def test_rest_writes_the_autoregressive_text(tiny_folder, tiny_engine, attention):
+def test_every_method_writes_the_autoregressive_text(tiny_folder, tiny_engine, attention, tmp_path):
     from restviz.api import Engine
+    from restviz.drafters.assistant import load_assistant
+    from restviz.drafters.eagle import load_head
+    from restviz.train.head import new_head, write_head
 
-    engine = Engine(load(str(tiny_folder), "cuda", "fp32", attention), tiny_engine.datastores)
+    target = load(str(tiny_folder), "cuda", "fp32", attention)
+    ids = np.arange(0, 300, 2)
+    write_head(tmp_path, new_head(target.model.config, len(ids)), ids, {})
+    head, assistant = load_head(str(tmp_path), target.model, "tiny"), load_assistant(str(tiny_folder), target)
+    engine = Engine(target, tiny_engine.datastores, head, assistant)
     settings = Settings(chat=False, max_new_tokens=40, n_min=1)
-    rest = engine.generate("def add(a", settings)
-    assert rest.tokens == engine.generate("def add(a", settings.but(method="autoregressive")).tokens
+    plain = engine.generate("def add(a", settings.but(method="autoregressive"))
+    assert engine.methods() == ["autoregressive", "pld", "rest", "eagle", "assistant", "rasd"]
+    for method in engine.methods():
+        assert engine.generate("def add(a", settings.but(method=method)).tokens == plain.tokens, method
 
 
 def test_a_run_leaves_no_memory_behind(tiny_folder):
