@@ -5,6 +5,7 @@ RESTVIZ_TARGET, RESTVIZ_HEAD and RESTVIZ_ASSISTANT name other models than the de
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -25,8 +26,11 @@ def main() -> int:
         named = {name: os.environ.get(f"RESTVIZ_{name.upper()}") for name in ("target", "head", "assistant")}
         named = {name: value for name, value in named.items() if value}
         launch(host, int(port), partial(load, **named), assistant="assistant" in named)
-    except OSError:
-        print(f"Port {port} on {host} cannot be used, probably it is taken: set PORT to another one.", file=sys.stderr)
+    except OSError as error:
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            print(f"HOST is {host!r}, which is not an address of this machine.", file=sys.stderr)
+        else:
+            print(f"Port {port} on {host} cannot be used, probably it is taken: set PORT to another.", file=sys.stderr)
         return 1
     return 0
 

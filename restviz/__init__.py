@@ -30,3 +30,7 @@ def __getattr__(name: str):
     from importlib import import_module
 
     return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,6 +24,7 @@ from restviz.drafters.assistant import load_assistant
 from restviz.drafters.eagle import Head, head_for
 from restviz.settings import Settings, SettingsError
 from restviz.target.build import load_target
+from restviz.target.load import load_tokenizer
 from restviz.target.model import Target
 from restviz.target.sampling import Sampler
 from restviz.target.text import TokenText
@@ -160,9 +161,9 @@ class Engine:
 def _load(
     target: str, datastores: tuple[str, ...], head: str, assistant: str, device: str, dtype: str, attention: str
 ) -> Engine:
+    tokenizer = load_tokenizer(target)
+    stores = [open_or_build(name, tokenizer, tokenizer_name=target) for name in datastores]  # before the long part
     loaded = load_target(target, device, dtype, attention)
-    tokenizer = loaded.tokenizer.backend_tokenizer
-    stores = [open_or_build(name, tokenizer, tokenizer_name=loaded.info.name) for name in datastores]
     return Engine(loaded, stores, head_for(head, loaded), load_assistant(assistant, loaded) if assistant else None)
 
 

@@ -118,6 +118,8 @@ def _add_generate(commands) -> None:
         if args.trace and not args.trace.resolve().parent.is_dir():
             raise RestvizError(f"{args.trace} cannot be written: its folder does not exist.")
         prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+        if not prompt.strip():
+            raise RestvizError("The prompt is empty: write something for the model to continue.")
         trace = load_engine(args).generate(prompt, settings)
         if args.trace:
             try:

@@ -49,19 +49,22 @@ def _build(args: argparse.Namespace) -> int:
     from restviz.target.load import load_tokenizer
 
     only = args.what[0] if len(args.what) == 1 else ""
-    is_recipe = only.endswith(".toml") or (RECIPES / f"{only}.toml").exists() or (only and not Path(only).exists())
-    recipe = load_recipe(only) if is_recipe else recipe_from_files(args.what, args.name)
+    is_word = re.fullmatch(r"[\w-]+", only) and not Path(only).exists()
+    is_recipe = only.endswith(".toml") or (RECIPES / f"{only}.toml").exists() or is_word
+    recipe = load_recipe(only) if is_recipe else recipe_from_files(args.what)
     if args.name:
         if not re.fullmatch(r"\w[\w.-]*", args.name):
             raise DatastoreError(f"“{args.name}” cannot be a name: use letters, digits, dots, dashes and underscores.")
+        if args.name != recipe.name and (RECIPES / f"{args.name}.toml").exists():
+            raise DatastoreError(f"“{args.name}” is the name of a recipe of RestViz: choose another name.")
         recipe = replace(recipe, name=args.name)
     tokenizer = load_tokenizer(args.target)
     path = args.out or default_path(recipe.name, vocabulary_fingerprint(tokenizer))
     built = build(recipe, tokenizer, path, tokenizer_name=args.target)
     meta = Datastore.open(path).meta
     skipped = f", {meta.skipped:,} files that are empty or no text skipped" if meta.skipped else ""
-    state = "Built" if built else "Up to date:"
-    print(f"{state} {meta.name}: {meta.tokens:,} tokens, {meta.documents:,} documents{skipped}\n{path}")
+    state, documents = "Built" if built else "Up to date:", "document" if meta.documents == 1 else "documents"
+    print(f"{state} {meta.name}: {meta.tokens:,} tokens, {meta.documents:,} {documents}{skipped}\n{path}")
     return 0
 
 
@@ -107,6 +110,8 @@ def _search(args: argparse.Namespace) -> int:
     tokenizer = load_tokenizer(args.target)
     store = open_or_build(args.datastore, tokenizer, tokenizer_name=args.target)
     ids = tokenizer.encode(args.text, add_special_tokens=False).ids
+    if not ids:
+        raise DatastoreError("The text to search for is empty.")
 
     def show(tokens: Iterable[int]) -> str:
         return tokenizer.decode(list(tokens), skip_special_tokens=False)

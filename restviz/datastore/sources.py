@@ -100,7 +100,7 @@ def load_recipe(name: str) -> Recipe:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
         known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.toml"))) or "none"
-        raise DatastoreError(f"There is no datastore recipe {name} (known ones: {known}).") from None
+        raise DatastoreError(f"There is no datastore and no recipe {name} (known recipes: {known}).") from None
     except ValueError as error:
         raise DatastoreError(f"The recipe {path.name} is not valid TOML: {error}.") from None
     return _parse(path.stem, raw, path.parent.resolve())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import platform
 import re
@@ -15,6 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from restviz.assets import cache_dir
 from restviz.datastore import vocabulary_fingerprint
 from restviz.target.attention import EXACT, exact_products
 from restviz.target.load import Source, TargetError, pretrained_tokenizer, resolve
@@ -56,8 +58,23 @@ def load_target(name: str = "default", device: str = "auto", dtype: str = "auto"
 
 
 def _faster(source: Source, attention: str) -> Target:
-    """The dtype with the smaller geometric mean of a one-row and a 32-row forward: a plain and a verification step."""
-    log.info("measuring which of fp32 and bf16 is faster on this CPU")
+    """The dtype with the smaller geometric mean of a one-row and a 32-row forward: a plain and a verification step.
+
+    Measured once and remembered in the cache's calibration.json, so that a busy moment does not change the dtype, and
+    with it the text of a near-tie, from one start to the next.
+    """
+    key = " ".join([source.revision or source.spec, _device_name("cpu"), str(torch.get_num_threads()), attention])
+    key += f" torch {version('torch')}"
+    memory = cache_dir() / "calibration.json"
+    try:
+        known = json.loads(memory.read_text())
+    except (OSError, ValueError):  # not there, or damaged: measured anew
+        known = {}
+    if key in known:
+        target = _load(source, "cpu", known[key]["dtype"], attention)
+        target.environment.calibration = known[key]["ms"]
+        return target
+    log.info("measuring which of fp32 and bf16 is faster on this CPU, once")
     best, calibration = None, {}
     for dtype in ("fp32", "bf16"):
         target = _load(source, "cpu", dtype, attention)
@@ -66,8 +83,13 @@ def _faster(source: Source, attention: str) -> Target:
         mean = statistics.geometric_mean([times[1], times[max(times)]])
         if best is None or mean < best[0]:
             best = (mean, target)
-    best[1].environment.calibration = calibration
-    return best[1]
+    target = best[1]
+    target.environment.calibration = calibration
+    partial = memory.with_suffix(".partial")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    partial.write_text(json.dumps(known | {key: {"dtype": target.environment.dtype, "ms": calibration}}, indent=1))
+    partial.replace(memory)
+    return target
 
 
 def _load(source: Source, device: str, dtype: str, attention: str) -> Target:

@@ -50,8 +50,13 @@ def resolve(name: str = "default") -> Source:
             return _default()
         if Path(name).expanduser().exists():
             name = f"file:{name}"
-        elif re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", name):
+        elif re.fullmatch(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?", name) and not name.endswith(".gguf"):
             name = f"hub:{name}"
+        elif ":" not in name:
+            raise TargetError(
+                f"There is no target “{name}”: write default, a hub id such as org/name, or the path of a model folder "
+                "or GGUF file."
+            )
         return _from_asset(name, fetch(name))
     except AssetError as error:
         raise TargetError(f"The target “{name}” cannot be loaded: {error}") from error

@@ -220,6 +220,7 @@ def launch(
     host: str = "127.0.0.1", port: int = 7860, load: Callable[[], Any] | None = None, assistant: bool = False
 ) -> None:
     """Serve the page until interrupted.  Raises OSError when the port is taken."""
+    print(f"RestViz is at http://{host}:{port} (Ctrl+C ends it)", flush=True)
     build(load, assistant).launch(
         server_name=host,
         server_port=port,
@@ -231,4 +232,5 @@ def launch(
         ssr_mode=False,
         show_error=False,
         share=False,
+        quiet=True,
     )

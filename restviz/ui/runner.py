@@ -316,7 +316,7 @@ def footer(facts: dict[str, Any]) -> str:
     exact = {True: "bit-exact", False: "not bit-exact", None: "bit-exactness not probed"}[env["bit_exact"]]
     parts = [
         f"Target {model['name']} ({model['parameters'] / 1e6:,.0f}M parameters)",
-        f"{env['device_name'] or env['device']}, {env['dtype']}, {env['threads']} threads",
+        f"{env['device_name'] or env['device']}, {env['dtype']}, {env['threads']} thread{'s' * (env['threads'] != 1)}",
         f"{env['attention']} attention: {exact}",
         *(f"datastore {store['name']} ({store['tokens'] / 1e6:,.1f}M tokens)" for store in facts["datastores"]),
         *([f"EAGLE head {facts['head']}"] if facts.get("head") else []),

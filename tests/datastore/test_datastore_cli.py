@@ -73,9 +73,9 @@ def test_on_a_terminal_there_are_tables(run, corpus, capsys, monkeypatch):
 def test_what_is_not_there(run, tmp_path):
     with pytest.raises(DatastoreError, match="There is no datastore nothing"):
         run("datastore", "info", "nothing")
-    with pytest.raises(DatastoreError, match="There is no datastore recipe nothing"):
+    with pytest.raises(DatastoreError, match="There is no datastore and no recipe nothing"):
         run("datastore", "build", "nothing")
-    with pytest.raises(DatastoreError, match="There is no datastore recipe nothing"):
+    with pytest.raises(DatastoreError, match="There is no datastore and no recipe nothing"):
         run("datastore", "search", "text", "--datastore", "nothing")
     with pytest.raises(DatastoreError, match="is neither a recipe nor a file or folder"):
         run("datastore", "build", tmp_path / "a", tmp_path / "b")

@@ -68,9 +68,9 @@ def test_mistakes_in_a_recipe(tmp_path, change, message):
 
 
 def test_an_unknown_recipe(tmp_path):
-    with pytest.raises(DatastoreError, match=r"There is no datastore recipe nothing \(known ones: .*python-code"):
+    with pytest.raises(DatastoreError, match=r"no datastore and no recipe nothing \(known recipes: .*python-code"):
         load_recipe("nothing")
-    with pytest.raises(DatastoreError, match="There is no datastore recipe"):
+    with pytest.raises(DatastoreError, match="There is no datastore and no recipe"):
         load_recipe(str(tmp_path / "nothing.toml"))
     with pytest.raises(DatastoreError, match="is no name for a datastore"):
         recipe_from_files([str(tmp_path)], name="../up")

@@ -45,13 +45,22 @@ def test_what_is_loaded_is_described(tiny, tiny_folder):
     assert tiny.eos == {tiny.tokenizer.eos_token_id}
 
 
-def test_the_dtype_is_calibrated_on_a_cpu(tiny_folder):
+def test_the_dtype_is_calibrated_on_a_cpu_once(tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("RESTVIZ_CACHE", str(tmp_path))
     target = load(str(tiny_folder), "cpu", "auto", "auto")
     calibration = target.environment.calibration
     assert {"fp32 1 row", "fp32 32 rows", "bf16 1 row", "bf16 32 rows"} <= calibration.keys()
     cost = {d: calibration[f"{d} 1 row"] * calibration[f"{d} 32 rows"] for d in ("fp32", "bf16")}
     assert target.environment.dtype == min(cost, key=cost.get)
     assert target.environment.attention == "exact"
+
+    other = {"fp32": "bf16", "bf16": "fp32"}[target.environment.dtype]
+    memory = tmp_path / "calibration.json"
+    memory.write_text(memory.read_text().replace(f'"dtype": "{target.environment.dtype}"', f'"dtype": "{other}"'))
+    again = load(str(tiny_folder), "cpu", "auto", "auto").environment
+    assert (again.dtype, again.calibration) == (other, calibration), "what was measured once is remembered"
+    memory.write_text("{")
+    assert load(str(tiny_folder), "cpu", "auto", "auto").environment.calibration.keys() == calibration.keys()
 
 
 def test_choices_that_are_not_possible_are_one_sentence(tiny_folder):
@@ -63,7 +72,8 @@ def test_choices_that_are_not_possible_are_one_sentence(tiny_folder):
 def test_names_that_lead_nowhere_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert "nobody/nothing could not be fetched from the hub" in refused("nobody/nothing")
-    assert "not an asset" in refused("what is this")
+    assert "write default, a hub id" in refused("what is this")
+    assert "write default, a hub id" in refused("./nothere.gguf")
     assert "no config.json" in refused(str(tmp_path))
     (tmp_path / "weights.bin").write_bytes(b"x")
     assert "not a model: give a folder" in refused(str(tmp_path / "weights.bin"))

@@ -156,7 +156,10 @@
     }
 
     note(text, busy = true) { this.line(this.view.note, text, busy ? "busy" : "done"); }
-    fail(text) { this.line(this.view.alert, text, "error"); }
+    fail(text) {
+      this.line(this.view.alert, text, "error");
+      if (text) this.view.alert.scrollIntoView({ block: "nearest" });
+    }
 
     line(node, text, kind) {
       node.hidden = !text;
