@@ -76,6 +76,7 @@ def write_head(out: Path, head: EagleHead, ids: np.ndarray, figures: dict) -> No
     )
     raw = {name: getattr(config, name) for name in names}
     raw |= {"rope_theta": config.rope_parameters["rope_theta"], "bias": True, "draft_vocab_size": len(ids)}
+    out.mkdir(parents=True, exist_ok=True)
     partial = out / "model.safetensors.partial"
     save_file(weights, partial)
     partial.replace(out / "model.safetensors")
