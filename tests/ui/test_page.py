@@ -25,7 +25,7 @@ def form(**changes):
         "pld_n_max": 3,
         "pld_n_min": 1,
         "draft_k": 8,
-        "draft_depth": 5,
+        "draft_depth": 3,
         "draft_nodes": 16,
         "draft_model": "eagle",
         "retrievers": "both",
