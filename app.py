@@ -19,7 +19,8 @@ def main() -> int:
         print(f"PORT is {port!r}, which is not a port number (1 to 65535).", file=sys.stderr)
         return 1
     try:
-        socket.create_server((host, int(port))).close()  # before anything is loaded
+        socket.getaddrinfo(host, None)  # before anything is loaded: is it an address, and is the port free?
+        socket.create_server((host, int(port))).close()
         from restviz import load
         from restviz.ui.page import launch
 

@@ -56,6 +56,21 @@ def test_text_is_autoregressive_text_in_bf16(smol_bf16, prompt, chat, sampling):
     assert all(abs(p[token] - q.get(token, 0)) < 0.05 for token in before.token[:3])
 
 
+@pytest.mark.parametrize("sampling", [{}, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize(("prompt", "chat"), all_prompts()[1::6])
+def test_every_method_writes_the_autoregressive_text_in_fp32(smol_fp32, prompt, chat, sampling):
+    base = Settings(chat=chat, method="autoregressive", max_new_tokens=32, **sampling)
+    plain = smol_fp32.generate(prompt, base).tokens
+    for changes in (
+        {"method": "pld"},
+        {"method": "eagle"},
+        {"method": "rasd"},
+        {"method": "rasd", "retrievers": "datastore", "fused_cap": 0},
+        {"method": "rasd", "retrievers": "context", "prune_k": 0},
+    ):
+        assert smol_fp32.generate(prompt, base.but(**changes)).tokens == plain, changes
+
+
 def test_rest_accepts_drafts_on_code(smol_fp32):
     prompt, chat = all_prompts()[0]
     _, rest = both(smol_fp32, prompt, chat, max_new_tokens=LENGTH, budget=64)
