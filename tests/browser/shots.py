@@ -63,6 +63,7 @@ def main(tokens: str) -> None:
                 const { player, stages } = RestViz, worth = (s) => (stages(s)?.shared + stages(s)?.accepted) || 0;
                 player.seek(player.model.steps.reduce((best, s) => (worth(s) > worth(best) ? s : best)).index);
             }""")
+            page.add_style_tag(content=".rv-sticky { position: static !important; }")  # it would cover the tree
             for stage in ("retrieve", "prune", "draft", "fuse", "verify"):
                 page.evaluate(f"RestViz.player.show('{stage}')")
                 page.wait_for_timeout(700)

@@ -8,7 +8,7 @@ import plotly
 import pytest
 from made import baseline_trace, rasd_trace, rest_trace
 
-from restviz.trace import Check
+from restviz.trace import Check, Match
 from restviz.ui.component import PLAYER, SCRIPTS
 
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
@@ -416,3 +416,13 @@ def test_lanes_replay_on_one_clock(player):
     player.evaluate("p.compare.time = Infinity")
     player.locator("[aria-label='Replay all']").click()
     player.wait_for_function("p.compare.frame === null && p.compare.shown[0].lane.figure.textContent.includes(' in ')")
+
+
+def test_only_the_datastores_with_the_longest_match_are_named(player):
+    trace = rest_trace()
+    trace.steps[1].matches.append(Match(retriever="short", length=1, hits=500, sampled=500))
+    load(player, trace)
+    seek(player, 1)
+    why = player.locator(".rv-why").inner_text()
+    assert "found in made: 3 tokens" in why
+    assert "short" not in why

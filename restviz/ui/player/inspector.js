@@ -21,8 +21,7 @@
     }
     if (step.first) return [["strong", `The draft model proposed ${plural(verified, "node")}`], ["", `, all verified in one forward. ${result}`]];
     const parts = [];
-    for (const match of step.matches) {
-      if (!match.length) continue;
+    for (const match of used(step.matches)) {
       parts.push(["strong", `Longest suffix found in ${place(match)}: ${plural(match.length, "token")}`],
         ["", ` (outlined in the text), at ${plural(match.hits, "place")}${match.sampled < match.hits ? `, ${count(match.sampled)} of them ${match.retriever === "context" ? "read" : "sampled"}` : ""}. `]);
     }
@@ -33,13 +32,19 @@
     return [...parts, ["", `What followed there makes a tree of ${plural(verified, "node")}, all verified in one forward. ${result}`]];
   }
 
+  /** The matches that the tree is made of: of several datastores only those with the longest match contribute. */
+  function used(matches) {
+    const longest = Math.max(0, ...matches.filter((match) => match.retriever !== "context").map((match) => match.length));
+    return matches.filter((match) => match.length && (match.retriever === "context" || match.length === longest));
+  }
+
   const place = (match) => (match.retriever === "context" ? "the text so far" : match.retriever);
 
   /** What happened at a stage of RASD. */
   function staged(step, counts, stage) {
     const { k, tested } = step.first;
     if (stage === "retrieve") {
-      const found = step.matches.filter((match) => match.length)
+      const found = used(step.matches)
         .map((match) => `${plural(match.length, "token")} of the text’s end in ${place(match)}, at ${plural(match.hits, "place")}`);
       return [["strong", `${plural(counts.retrieved, "node")} retrieved. `], ["", found.length ? `Found: ${found.join("; ")}. What followed there, the most frequent first.` : "Nothing in the datastore or the text continues an end like this one."]];
     }
