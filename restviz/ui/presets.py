@@ -1,6 +1,8 @@
-"""Prompts to start with: two that suit retrieval from the default datastore, and two that do not, each for a reason.
+"""Prompts to start with, each for a reason: what retrieval finds, what the text itself repeats, and what neither does.
 
-The labels say what to expect with the default target, datastore and settings.
+The labels say what to expect with the default target, datastores and settings.  Tokens per step (M) of REST and RASD,
+96 tokens, greedy, bf16: everyday Python 2.50 and 3.96, completion 2.16 and 3.52, edit 1.56 and 5.73, question 1.36 and
+1.83.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ PRESETS = (
         False,
     ),
     Preset(
-        "Edit of given code: REST helps little",
+        "Edit of given code: RASD at its best",
         """Add type hints to this Python code and repeat the whole code:
 
 def area(width, height):
@@ -45,7 +47,7 @@ def perimeter(width, height):
         True,
     ),
     Preset(
-        "Free question: REST does badly",
+        "Free question: drafts help least",
         "Why is the sky blue, and why are sunsets red?",
         True,
     ),
