@@ -85,6 +85,12 @@ class Draft:
         """A draft that keeps all of `tree`."""
         return cls(tree, np.zeros(len(tree), dtype=np.uint8), **evidence)
 
+    @classmethod
+    def within(cls, tree: TokenTree, budget: int, **evidence: Any) -> Draft:
+        """A draft that keeps the `budget` heaviest nodes of `tree`."""
+        verdict = np.where(tree.heaviest(budget), Verdict.KEPT, Verdict.PRUNED_BUDGET).astype(np.uint8)
+        return cls(tree, verdict, **evidence)
+
 
 class Drafter:
     """What every drafter has; the defaults are those of one that looks at nothing but the text."""

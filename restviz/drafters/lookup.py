@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from time import perf_counter
 
-import numpy as np
-
-from restviz.drafters.base import Context, Draft, Drafter, Verdict
+from restviz.drafters.base import Context, Draft, Drafter
 from restviz.trace import Match
 from restviz.tree import Source, from_paths, root_only
 
@@ -74,6 +72,7 @@ class LookupDrafter(Drafter):
         n, found = self.index.search(self.n_min)
         read = found[-self.cap :]
         tree = from_paths(root, [text[i : i + length] for i in read], source=Source.CONTEXT)
-        verdict = np.where(tree.heaviest(self.budget), Verdict.KEPT, Verdict.PRUNED_BUDGET).astype(np.uint8)
         match = Match(retriever="context", length=n, hits=len(found), sampled=len(read))
-        return Draft(tree, verdict, matches=[match], times={"retrieve": 1000 * (perf_counter() - start)})
+        draft = Draft.within(tree, self.budget, matches=[match])
+        draft.times["retrieve"] = 1000 * (perf_counter() - start)
+        return draft

@@ -20,7 +20,7 @@ from time import perf_counter
 import numpy as np
 
 from restviz.datastore import CAP, Datastore, Hits, merge
-from restviz.drafters.base import Context, Draft, Drafter, Verdict
+from restviz.drafters.base import Context, Draft, Drafter
 from restviz.trace import DatastoreInfo, Match
 from restviz.tree import Source, root_only, top_of_sorted_continuations
 
@@ -86,9 +86,8 @@ class RestDrafter(Drafter):
         recorded = self.budget + self.shown
         source = self.flags[hits.corpus]
         tree, unrecorded = top_of_sorted_continuations(root, hits.rows, hits.weights, source, recorded)
-        verdict = np.where(tree.heaviest(self.budget), Verdict.KEPT, Verdict.PRUNED_BUDGET).astype(np.uint8)
         matches = [
             Match(retriever=info.name, length=h.match_length, hits=h.hits, sampled=len(h.rows))
             for info, h in zip(self.datastores, found, strict=True)
         ]
-        return Draft(tree, verdict, unrecorded, matches)
+        return Draft.within(tree, self.budget, unrecorded=unrecorded, matches=matches)

@@ -13,7 +13,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from restviz.assets import fetch
 from restviz.datastore.sources import load_recipe
@@ -246,14 +246,6 @@ def mixed_prompts(seed: int = 0) -> list[Prompt]:
         for kind in (0, 2, 0, 1, 2, 3, 0, 2, 4):  # code and questions come more often
             mixed += [kinds[kind].pop()] if kinds[kind] else []
     return list({prompt.prompt: prompt for prompt in mixed}.values())
-
-
-def write_prompts(path, seed: int = 0) -> int:
-    """Write `mixed_prompts` as JSON lines; how many."""
-    prompts = mixed_prompts(seed)
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(asdict(prompt), ensure_ascii=False) + "\n" for prompt in prompts)
-    return len(prompts)
 
 
 def _stub(task: str) -> str:
