@@ -32,6 +32,7 @@ from restviz.drafters.base import Context
 from restviz.drafters.model import DraftRows
 from restviz.errors import RestvizError
 from restviz.target.model import Target
+from restviz.target.products import Product, pack, packed
 
 
 class HeadError(RestvizError):
@@ -122,6 +123,7 @@ class Head:
     ids: np.ndarray | None  # int64[v], see `DraftModel`
     embedding: torch.Tensor  # [vocab, d]
     lm_head: torch.Tensor  # [v, d], the rows of the draft vocabulary
+    logits: Product  # features [..., d] → [..., v], the product with lm_head
     taps: tuple[int, ...]
 
 
@@ -180,7 +182,7 @@ class Eagle:
         return self.net.output(attended[0].transpose(0, 1).flatten(1), residual)
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return F.linear(self.net.norm(hidden) if self.net.eagle3 else hidden, self.head.lm_head)
+        return self.head.logits(self.net.norm(hidden) if self.net.eagle3 else hidden)
 
     def _reserve(self, rows: int) -> None:
         """Make room for so many rows, and for the draft rows that usually come behind."""
@@ -202,7 +204,9 @@ def head_for(name: str, target: Target) -> Head | None:
     shipped = HEADS / Path(target.info.name).name
     if name == "none" or (name == "auto" and not (shipped / "config.json").exists()):
         return None
-    return load_head(str(shipped) if name == "auto" else name, target.model, target.info.name)
+    head = load_head(str(shipped) if name == "auto" else name, target.model, target.info.name)
+    pack(head.net)
+    return head
 
 
 def load_head(name: str, model: PreTrainedModel, target: str) -> Head:
@@ -233,6 +237,7 @@ def load_head(name: str, model: PreTrainedModel, target: str) -> Head:
         ids=None if ids is None else ids.numpy(),
         embedding=weights.get("embed_tokens.weight", model.get_input_embeddings().weight).detach().to(own),
         lm_head=lm_head.detach(),
+        logits=packed(lm_head),
         taps=(2, layers // 2, layers - 3) if eagle3 else (-1,),
     )
 

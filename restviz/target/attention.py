@@ -2,12 +2,10 @@
 
 Floating-point sums depend on their order, and the order in which a forward adds up depends on how many rows it has and
 where in the KV cache the keys lie.  That is enough to turn a near-tie between two tokens, and is why most speculative
-decoders in half precision do not reproduce autoregressive text.  Two things have to be pinned down:
-
-- *attention* sums over all earlier tokens.  `exact_attention` computes it in float64 and rounds once at the end: the
-  order still changes the last of 53 bits, and rounding to the model's 8 or 24 bits hides it.
-- *matrix products* sum over features, in an order that the library picks by the number of rows.  `exact_products`
-  feeds them at most so many rows at a time, below the point where the order starts to change (see `probe.py`).
+decoders in half precision do not reproduce autoregressive text.  Two things have to be pinned down: matrix products,
+which sum over features (see `products.py`), and attention, which sums over all earlier tokens.  `exact_attention`
+computes it in float64 and rounds once at the end: the order still changes the last of 53 bits, and rounding to the
+model's 8 or 24 bits hides it.
 
 Neither is needed for the prefill, which is the same forward whatever the method.
 """
@@ -59,24 +57,3 @@ def exact_attention(
 
 
 AttentionInterface.register(EXACT, exact_attention)
-
-
-def exact_products(model: nn.Module, rows: int) -> None:
-    """Make every `nn.Linear` of `model` (in place) multiply at most `rows` rows at a time in a tree forward.
-
-    A forward of more than `PREFILL` rows is a prefill and runs as it is.
-    """
-
-    def forward(self: nn.Linear, x: torch.Tensor) -> torch.Tensor:
-        if x.shape[-2] <= rows or x.shape[-2] > PREFILL:
-            return nn.functional.linear(x, self.weight, self.bias)
-        # as matrices: some CPU builds of PyTorch take a path ten times slower for a slice of a batch of matrices
-        parts = [nn.functional.linear(part, self.weight, self.bias) for part in x.flatten(0, -2).split(rows)]
-        return torch.cat(parts).view(*x.shape[:-1], -1)
-
-    for module in model.modules():
-        if type(module) is nn.Linear:
-            module.forward = forward.__get__(module)
-
-
-PREFILL = 256  # rows; also the largest draft tree

@@ -8,6 +8,7 @@ import logging
 import platform
 import re
 import statistics
+import time
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -18,10 +19,11 @@ from transformers.utils import logging as transformers_logging
 
 from restviz.assets import cache_dir
 from restviz.datastore import vocabulary_fingerprint
-from restviz.target.attention import EXACT, exact_products
+from restviz.target.attention import EXACT
 from restviz.target.load import Source, TargetError, pretrained_tokenizer, resolve
 from restviz.target.model import Target, cache_argument
 from restviz.target.probe import is_bit_exact, row_limit, time_forwards
+from restviz.target.products import exact_products, pack
 from restviz.trace import Environment, ModelInfo
 
 log = logging.getLogger("restviz")
@@ -103,6 +105,7 @@ def _load(source: Source, device: str, dtype: str, attention: str) -> Target:
             "draft trees: choose another model."
         )
     model = model.eval().requires_grad_(False).to(device)
+    pack(model)
     if attention == "exact" and (rows := row_limit(model)):
         exact_products(model, rows)
     return Target(
@@ -136,6 +139,29 @@ def _load(source: Source, device: str, dtype: str, attention: str) -> Target:
 def load_plain(name: str, dtype: str, device: str) -> PreTrainedModel:
     """The target as transformers loads it, with nothing of RestViz in it: what to measure against."""
     return _weights(resolve(name), dtype, "sdpa").eval().to(device)
+
+
+def load_batched(name: str, device: str = "auto", dtype: str = "auto") -> PreTrainedModel:
+    """The target for forwards over many sequences at a time; dtype `auto`: the one that is faster at that here."""
+    device = choose_device(device)
+    dtype = _faster_in_bulk(device) if dtype == "auto" else dtype
+    model = load_plain(name, dtype, device).requires_grad_(False)
+    pack(model)
+    return model
+
+
+def _faster_in_bulk(device: str) -> str:
+    """bf16, unless this CPU only emulates it (then it is several times slower than fp32)."""
+    if device != "cpu":
+        return "fp16" if device == "mps" else "bf16"
+    times = {}
+    for dtype in ("fp32", "bf16"):
+        x, weight = torch.ones(256, 512, dtype=DTYPES[dtype]), torch.ones(512, 512, dtype=DTYPES[dtype])
+        for _ in range(3):  # the first warms up
+            start = time.perf_counter()
+            torch.nn.functional.linear(x, weight)
+            times[dtype] = time.perf_counter() - start
+    return min(times, key=times.get)
 
 
 def _weights(source: Source, dtype: str, attention: str) -> PreTrainedModel:

@@ -82,7 +82,7 @@ def _train(args: argparse.Namespace) -> None:
     import torch
 
     from restviz.drafters.eagle import load_head
-    from restviz.target.build import choose_device, load_plain
+    from restviz.target.build import load_batched
     from restviz.target.load import pretrained_tokenizer, resolve
     from restviz.train import features, head
     from restviz.train.plan import Plan
@@ -93,7 +93,7 @@ def _train(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     source = resolve(args.target)
     tokenizer = pretrained_tokenizer(source.folder)
-    model = load_plain(args.target, "bf16", choose_device("auto")).requires_grad_(False)
+    model = load_batched(args.target)
     data = [features.collect(args.out / "data", *text, tokenizer, model, plan.seed) for text in texts.items()]
     corpus = features.Corpus(data)
     text = model.config.get_text_config()

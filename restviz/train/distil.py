@@ -31,7 +31,7 @@ def distil(
     temperature: float = 0.0,
     seed: int = 0,
     device: str = "auto",
-    dtype: str = "bf16",
+    dtype: str = "auto",
 ) -> int:
     """Answer `prompts` (records with a `prompt`) until `out` holds `tokens` answer tokens; how many it holds.
 
@@ -41,7 +41,7 @@ def distil(
     """
     import torch
 
-    from restviz.target.build import choose_device, load_plain
+    from restviz.target.build import load_batched
     from restviz.target.load import pretrained_tokenizer, resolve
 
     done = list(read_records(out)) if out.exists() else []
@@ -50,7 +50,7 @@ def distil(
     left = [record for record in prompts if record["prompt"] not in known]
     if have >= tokens or not left:
         return have
-    model = load_plain(target, dtype, choose_device(device))
+    model = load_batched(target, device, dtype)
     tokenizer = pretrained_tokenizer(resolve(target).folder)
     tokenizer.padding_side = "left"
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token

@@ -15,7 +15,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -124,15 +124,23 @@ def unroll(head: EagleHead, embedding: torch.Tensor, tokens: torch.Tensor, featu
         yield hidden
 
 
+def predictions(head, embedding, lm_head, tokens, features, mask, steps) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Logits float32[n, v] of the head and of the target, after the same tokens, for each step of `unroll`."""
+    features = features.to(embedding.dtype)
+    half = embedding.dtype != torch.float32  # products in the target's dtype; the head's own weights are float32
+    with torch.autocast(embedding.device.type, dtype=embedding.dtype if half else None, enabled=half):
+        with torch.no_grad():
+            teacher = F.linear(features, lm_head)
+        for step, hidden in enumerate(unroll(head, embedding, tokens, features, steps), 1):
+            seen = mask[:, step:]  # index i predicts the target's distribution after token i + step
+            logits = F.linear(hidden[:, :-step][seen].to(lm_head.dtype), lm_head)
+            yield logits.float(), teacher[:, step:][seen].float()
+
+
 def losses(head, embedding, lm_head, tokens, features, mask, steps) -> tuple[torch.Tensor, torch.Tensor]:
     """Cross-entropy with the target's distribution, float[steps], and how often the likeliest token is the same."""
     loss, agree = [], []
-    with torch.no_grad():
-        teacher = F.linear(features, lm_head)
-    for step, hidden in enumerate(unroll(head, embedding, tokens, features, steps), 1):
-        seen = mask[:, step:]  # index i predicts the target's distribution after token i + step
-        logits = F.linear(hidden[:, :-step][seen].to(lm_head.dtype), lm_head).float()
-        wanted = teacher[:, step:][seen].float()
+    for logits, wanted in predictions(head, embedding, lm_head, tokens, features, mask, steps):
         loss.append(F.cross_entropy(logits, torch.softmax(wanted, dim=-1)))
         agree.append((logits.argmax(-1) == wanted.argmax(-1)).float().mean())
     return torch.stack(loss), torch.stack(agree)
@@ -166,8 +174,7 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = plan.rate * _schedule(step, total, plan.warmup)
             tokens, features, mask = corpus.batch(_batch(order, step, plan))
-            with torch.autocast(embedding.device.type, dtype=torch.bfloat16):
-                loss, agree = losses(head, embedding, lm_head, tokens, features, mask, plan.steps)
+            loss, agree = losses(head, embedding, lm_head, tokens, features, mask, plan.steps)
             optimizer.zero_grad(set_to_none=True)
             (loss * weights).sum().backward()
             torch.nn.utils.clip_grad_norm_(head.parameters(), 0.5)
@@ -194,17 +201,13 @@ def evaluate(corpus, held, head, embedding, lm_head, plan) -> dict:
         mine = [i for i in held if corpus.sources[i] == source][:64]
         sums, count = np.zeros(plan.steps + 1), 0
         for start in range(0, len(mine), plan.batch):
-            tokens, features, mask = corpus.batch(mine[start : start + plan.batch])
-            with torch.autocast(embedding.device.type, dtype=torch.bfloat16):
-                teacher = F.linear(features, lm_head)
-                for step, hidden in enumerate(unroll(head, embedding, tokens, features, plan.steps), 1):
-                    seen = mask[:, step:]
-                    logits = F.linear(hidden[:, :-step][seen].to(lm_head.dtype), lm_head).float()
-                    best = teacher[:, step:][seen].float().argmax(-1)
-                    sums[step - 1] += float((logits.argmax(-1) == best).sum())
-                    if step == 1:
-                        sums[-1] += float((logits.topk(10).indices == best[:, None]).any(-1).sum())
-                        count += len(best)
+            batch = corpus.batch(mine[start : start + plan.batch])
+            for step, (logits, wanted) in enumerate(predictions(head, embedding, lm_head, *batch, plan.steps)):
+                best = wanted.argmax(-1)
+                sums[step] += float((logits.argmax(-1) == best).sum())
+                if step == 0:
+                    sums[-1] += float((logits.topk(10).indices == best[:, None]).any(-1).sum())
+                    count += len(best)
         if count:
             result[Path(source).name] = [round(value, 3) for value in (sums / count).tolist()]
     return {"held_out": result}

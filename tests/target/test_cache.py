@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restviz.target.attention import exact_attention, exact_products
+from restviz.target.attention import exact_attention
 from restviz.target.cache import TreeCache
 from restviz.target.sampling import Sampler, nucleus
 from restviz.tree import from_paths, root_only
@@ -93,15 +93,6 @@ def test_exact_attention_is_softmax_attention_with_shared_heads():
         query, key.repeat_interleave(3, 1), value.repeat_interleave(3, 1), attn_mask=whole, scale=0.3
     )
     torch.testing.assert_close(ours, theirs.transpose(1, 2), rtol=1e-4, atol=1e-4)
-
-
-def test_products_in_parts_are_the_same_products():
-    linear = torch.nn.Linear(16, 8)
-    x = torch.randn(1, 21, 16)
-    whole = linear(x)
-    exact_products(torch.nn.Sequential(linear), 8)
-    torch.testing.assert_close(linear(x), whole)
-    assert torch.equal(linear(x[:, :8]), linear(x)[:, :8])
 
 
 def test_a_draw_depends_on_seed_and_position_only():

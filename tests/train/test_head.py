@@ -86,7 +86,7 @@ def test_unrolling_is_what_drafting_does(model):
 def test_training_learns_goes_on_after_a_stop_and_writes_a_checkpoint(corpus, model, tmp_path):
     embedding, own = model.get_input_embeddings().weight.detach(), model.get_output_embeddings().weight.detach()
     ids = frequent(corpus.tokens, own.shape[0], 200)
-    lm_head = own[torch.from_numpy(ids)].bfloat16()
+    lm_head = own[torch.from_numpy(ids)]
     plan = Plan(epochs=3, batch=4, steps=2, warmup=5, rate=2e-3)
     torch.manual_seed(0)
     net = new_head(model.config, len(ids))
