@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -123,8 +124,12 @@ class Head:
     ids: np.ndarray | None  # int64[v], see `DraftModel`
     embedding: torch.Tensor  # [vocab, d]
     lm_head: torch.Tensor  # [v, d], the rows of the draft vocabulary
-    logits: Product  # features [..., d] → [..., v], the product with lm_head
     taps: tuple[int, ...]
+
+    @cached_property
+    def logits(self) -> Product:
+        """Features [..., d] → logits [..., v]."""
+        return packed(self.lm_head)
 
 
 class Eagle:
@@ -237,7 +242,6 @@ def load_head(name: str, model: PreTrainedModel, target: str) -> Head:
         ids=None if ids is None else ids.numpy(),
         embedding=weights.get("embed_tokens.weight", model.get_input_embeddings().weight).detach().to(own),
         lm_head=lm_head.detach(),
-        logits=packed(lm_head),
         taps=(2, layers // 2, layers - 3) if eagle3 else (-1,),
     )
 
