@@ -5,7 +5,8 @@
     is the parent's plus log q; the K best of these K² are the next level
     of all nodes made on the way, the `budget` best are the tree
 
-A child never scores above its parent, so the best are closed under ancestors.
+A child never scores above its parent, so the best are closed under ancestors, and a node outside the `budget` best so
+far has no descendants among them: it is not expanded, which changes nothing but the time.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class ModelDrafter(Drafter):
         """Tokens, parents (0 is the root, i + 1 is node i) and scores of the tree's nodes, parents first."""
         score, token = self._best(logp[None])
         tokens, scores, parents = token[0], score[0], np.zeros(len(token[0]), dtype=np.int64)
-        frontier = np.arange(len(tokens))  # nodes of the last level to expand
+        frontier = np.arange(len(tokens))[: self.budget]  # nodes of the last level to expand, likeliest first
         row = {-1: -1}  # node -> its draft row
         for _ in range(depth):
             logp = torch.log_softmax(
@@ -72,11 +73,14 @@ class ModelDrafter(Drafter):
             )
             row |= {node: len(row) - 1 + i for i, node in enumerate(frontier.tolist())}
             score, token = self._best(logp)
-            new = len(tokens) + np.argsort(-(score + scores[frontier][:, None]).ravel(), kind="stable")[: self.k]
+            score = (score + scores[frontier][:, None]).ravel()
+            new = len(tokens) + _highest(score, self.k)
             parents = np.concatenate([parents, np.repeat(frontier + 1, token.shape[1])])
-            scores = np.concatenate([scores, (score + scores[frontier][:, None]).ravel()])
-            tokens, frontier = np.concatenate([tokens, token.ravel()]), new
-        chosen = np.sort(np.argsort(-scores, kind="stable")[: self.budget])
+            scores = np.concatenate([scores, score])
+            tokens, frontier = np.concatenate([tokens, token.ravel()]), new[np.isin(new, _highest(scores, self.budget))]
+            if not len(frontier):
+                break
+        chosen = np.sort(_highest(scores, self.budget))
         place = {0: 0} | {int(node) + 1: i + 1 for i, node in enumerate(chosen)}
         return tokens[chosen].tolist(), [place[int(parents[i])] for i in chosen], scores[chosen].tolist()
 
@@ -85,6 +89,11 @@ class ModelDrafter(Drafter):
         value, index = logp.topk(min(self.k, logp.shape[-1]), dim=-1)
         index = index.cpu().numpy()
         return value.cpu().numpy(), index if self.model.ids is None else self.model.ids[index]
+
+
+def _highest(scores: np.ndarray, n: int) -> np.ndarray:
+    """Indices of the n highest, best first; of equals the earliest."""
+    return np.argsort(-scores, kind="stable")[:n]
 
 
 class DraftRows:

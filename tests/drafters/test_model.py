@@ -72,7 +72,14 @@ def test_tree_is_eagle_2s(k, depth, budget, cut):
     assert dict(zip(tree.paths()[1:], tree.logp[1:], strict=True)) == pytest.approx(expected, abs=1e-4)
     assert set(tree.source[1:].tolist()) == {int(Source.MODEL)}
     assert draft.kept.all()
-    assert model.forwards == [min(k, min(k, 7) ** (level + 1)) for level in range(depth)]
+    assert all(n <= min(k, min(k, 7) ** (level + 1), budget) for level, n in enumerate(model.forwards))
+
+
+def test_nodes_that_cannot_have_descendants_in_the_tree_are_not_expanded():
+    model = PathModel()
+    tree = propose(ModelDrafter(model, 6, 5, 8)).tree
+    inner = set(tree.parent[1:].tolist()) - {0}
+    assert len(inner) <= sum(model.forwards) < 6 * 5
 
 
 def test_first_step_distribution_is_in_the_targets_ids():
