@@ -22,6 +22,7 @@ from restviz.decode import decode
 from restviz.drafters import METHODS, MethodError
 from restviz.drafters.assistant import load_assistant
 from restviz.drafters.eagle import Head, head_for
+from restviz.replay import replay
 from restviz.settings import Settings, SettingsError
 from restviz.target.build import load_target
 from restviz.target.load import load_tokenizer
@@ -128,6 +129,10 @@ class Engine:
     def check(self, trace: Trace) -> Check:
         """A teacher-forced forward over a finished run's text: where the emitted tokens are not its choice."""
         return check(self.target, trace)
+
+    def replay(self, trace: Trace, settings: Settings, position: int | None = None) -> Iterator[Step]:
+        """The steps that a finished run would have had with other drafting parameters (see `restviz.replay`)."""
+        return replay(self, trace, settings, position)
 
     def methods(self) -> list[str]:
         """The methods that can run here: those whose draft model is loaded."""

@@ -107,21 +107,33 @@ def verify(
 
 def _record(index: int, position: int, draft: Draft, verified: Verified) -> Step:
     """The step as plain data.  Node indices become those of the draft's whole tree, dropped nodes included."""
-    tree = draft.tree
     whole = np.flatnonzero(draft.kept).tolist()
-    fate = [VERDICTS[verdict] for verdict in draft.verdict.tolist()]
-    fate[0] = "root"
-    for node in verified.path:
-        fate[whole[node]] = "accepted"
-    target_p: list[float | None] = [None] * len(tree)
-    looks = []
+    looks, target_p = [], {}
     for node, drawn in verified.visits:
-        for token, child in tree.children(whole[node]).items():
+        for token, child in draft.tree.children(whole[node]).items():
             target_p[child] = round(float(drawn.p[token]), 6)
         best = torch.from_numpy(drawn.p).topk(min(LOOKS, len(drawn.p)))
         some = best.values > 0
         p = [round(value, 6) for value in best.values[some].tolist()]
         looks.append(Look(node=whole[node], token=best.indices[some].tolist(), p=p))
+    return record(index, position, draft, [whole[node] for node in verified.path], verified.bonus, looks, target_p)
+
+
+def record(
+    index: int,
+    position: int,
+    draft: Draft,
+    accepted: list[int],
+    bonus: int | None,
+    looks: list[Look],
+    target_p: dict[int, float],
+) -> Step:
+    """A step as plain data, its times still to be told.  Nodes are those of `draft.tree`."""
+    tree = draft.tree
+    fate = [VERDICTS[verdict] for verdict in draft.verdict.tolist()]
+    fate[0] = "root"
+    for node in accepted:
+        fate[node] = "accepted"
     logp = tree.logp.astype(object)
     logp[np.isnan(tree.logp)] = None
     return Step(
@@ -133,14 +145,14 @@ def _record(index: int, position: int, draft: Draft, verified: Verified) -> Step
             source=tree.source.tolist(),
             count=tree.count.tolist(),
             logp=logp.tolist(),
-            target_p=target_p,
+            target_p=[target_p.get(node) for node in range(len(tree))],
             fate=fate,
         ),
         matches=draft.matches,
         first=_first_step(draft),
         unrecorded=draft.unrecorded,
-        accepted=[whole[node] for node in verified.path],
-        bonus=verified.bonus,
+        accepted=accepted,
+        bonus=bonus,
         looks=looks,
         times=Times(),
     )

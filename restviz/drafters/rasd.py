@@ -60,9 +60,9 @@ class RasdDrafter(Drafter):
         fused = reduce(fuse, left, drafted.tree)
         if self.cap is not None:
             fused = fused.top(self.cap, path_logp(fused))
-        draft = _record(fused, found, retrieved, drafted, likely)
-        draft.tested = self.k or 0
-        draft.times = {"retrieve": waited, **drafted.times, "fuse": 1000 * (perf_counter() - start)}
+        times = {"retrieve": waited, **drafted.times, "fuse": 1000 * (perf_counter() - start)}
+        draft = _record(fused, found, retrieved, drafted, likely)  # for the trace; decoding needs `fused` alone
+        draft.tested, draft.times = self.k or 0, times
         return draft
 
     def _both(self, context: Context) -> tuple[list[Draft], Draft, float]:

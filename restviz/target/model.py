@@ -94,26 +94,25 @@ class Session:
         """L, the number of committed tokens in the cache."""
         return self.cache.length
 
-    @torch.inference_mode()
     def prefill(self, ids: list[int]) -> torch.Tensor:
         """Commit a prompt; returns the logits [vocab] after its last token."""
-        hidden = []
-        for start in range(0, len(ids), PREFILL_ROWS):
-            rows = ids[start : start + PREFILL_ROWS]
-            logits = self._forward(rows, range(self.length, self.length + len(rows)), None, last_only=True)
-            hidden.append(self.hidden)
-            self.cache.commit(list(range(len(rows))))
-        self.hidden = torch.cat(hidden) if self.taps else None
-        return logits[-1]
+        parts = [(logits, self.hidden) for logits in self._committed(ids, last_only=True)]
+        self.hidden = torch.cat([hidden for _, hidden in parts]) if self.taps else None
+        return parts[-1][0][-1]
 
     def score(self, ids: list[int]) -> Iterator[torch.Tensor]:
         """Commit `ids` and yield the logits [vocab] after each of them, computed as those of a prompt are."""
+        for logits in self._committed(ids):
+            yield from logits
+
+    def _committed(self, ids: list[int], last_only: bool = False) -> Iterator[torch.Tensor]:
+        """Commit `ids`, and yield the logits of each forward on the way."""
         for start in range(0, len(ids), PREFILL_ROWS):
             rows = ids[start : start + PREFILL_ROWS]
             with torch.inference_mode():
-                logits = self._forward(rows, range(self.length, self.length + len(rows)), None)
-            self.cache.commit(list(range(len(rows))))
-            yield from logits
+                logits = self._forward(rows, range(self.length, self.length + len(rows)), None, last_only)
+                self.cache.commit(list(range(len(rows))))
+            yield logits
 
     @torch.inference_mode()
     def forward(self, tree: TokenTree) -> torch.Tensor:

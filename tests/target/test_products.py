@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -9,7 +11,7 @@ FULL = torch.backends.mkldnn.is_available()  # oneDNN's packed products
 
 def layers(*sizes, bias=True):
     torch.manual_seed(0)
-    linears = [torch.nn.Linear(a, b, bias=bias) for a, b in zip(sizes, sizes[1:], strict=False)]
+    linears = [torch.nn.Linear(a, b, bias=bias) for a, b in pairwise(sizes)]
     return torch.nn.Sequential(*linears).requires_grad_(False)
 
 

@@ -1,0 +1,102 @@
+"""What if: the steps that a recorded run would have had with other drafting parameters.
+
+The text never depends on how it was drafted, so a trace holds every choice that the target would make: a replay
+proposes draft trees along the recorded text, follows the recorded tokens through them, and needs no verification.  The
+target runs once over the text, and only when a draft model reads its features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from restviz.decode import record
+from restviz.drafters import METHODS, Context, Draft
+from restviz.settings import Settings, SettingsError
+from restviz.trace import Look, Step, Times, Trace
+
+if TYPE_CHECKING:
+    from restviz.api import Engine
+
+
+def replay(engine: Engine, trace: Trace, settings: Settings, position: int | None = None) -> Iterator[Step]:
+    """Yield the steps after the prefill of a run of `trace`'s prompt with `settings`, from its text.
+
+    With `position` they start where the root is there (as in `Step.position`).  `times` holds what drafting took now;
+    `target_p` and `looks` are what the trace knows of them.  Raises SettingsError when `settings` would change the text
+    or the trace is of another model, MethodError when the engine cannot run the method.
+    """
+    prompt, answer = trace.header.prompt_ids, trace.tokens
+    _comparable(engine, trace, settings)
+    drafter = METHODS[settings.method].make(settings, engine)
+    text = np.array(prompt + answer, dtype=np.int32)
+    limit = len(prompt) + min(settings.max_new_tokens, engine.target.info.context_window - len(prompt))
+    count, seen, index = (len(prompt) if position is None else position) + 1, 0, 1
+    if not len(prompt) < count <= len(text):
+        raise SettingsError(f"The run has no step at position {count - 1}.")
+    known = [(look.token, look.p) for step in trace.steps for look in step.looks]  # one for each token of the answer
+    features = _features(engine, text[:-1].tolist(), drafter.taps)
+    while count < len(text):
+        hidden = None if features is None else features[seen : count - 1]
+        draft = drafter.propose(Context(text[:count], limit - count, hidden))
+        path, bonus = _follow(draft, text[count:].tolist())
+        visited = [0, *path][: len(path) + (bonus is not None)]
+        looks, target_p = _looked(draft, visited, known[count - len(prompt) :])
+        step = record(index, count - 1, draft, path, bonus, looks, target_p)
+        step.times = Times(**draft.times)
+        yield step
+        seen, count, index = count - 1, count + len(step.emitted), index + 1
+
+
+def recorded_settings(trace: Trace) -> Settings:
+    """The settings that a trace was made with."""
+    return Settings(method=trace.header.method, **trace.header.parameters)
+
+
+def _comparable(engine: Engine, trace: Trace, settings: Settings) -> None:
+    mine, theirs = engine.target.info, trace.header.model
+    if (mine.name, mine.tokenizer) != (theirs.name, theirs.tokenizer):
+        raise SettingsError(f"This run is of {theirs.name} and {mine.name} is loaded: load that model to ask what if.")
+    drafting = {name for method in METHODS.values() for name in method.parameters}
+    fixed = settings.model_dump(exclude={"method", *drafting})
+    if fixed != recorded_settings(trace).model_dump(exclude={"method", *drafting}):
+        raise SettingsError("Only the method and what it drafts with can be changed after a run, not the sampling.")
+
+
+def _features(engine: Engine, ids: list[int], taps: tuple[int, ...]):
+    """[t, features] of all tokens, as `Session.hidden` gives them; None when nobody reads them."""
+    if not taps:
+        return None
+    with engine.lock:
+        session = engine.target.session(len(ids), taps)
+        try:
+            session.prefill(ids)
+            return session.hidden
+        finally:
+            session.release()
+
+
+def _follow(draft: Draft, following: list[int]) -> tuple[list[int], int | None]:
+    """The nodes to verify that the text goes through, and the token where it leaves them; None where it ends."""
+    node, path = 0, []
+    for token in following:
+        child = draft.tree.children(node).get(token)
+        if child is None or not draft.kept[child]:
+            return path, token
+        path.append(child)
+        node = child
+    return path, None
+
+
+def _looked(draft: Draft, visited: list[int], known: list[tuple[list[int], list[float]]]):
+    """`Look`s of the visited nodes, and the target's probability of each of their children that is in them."""
+    looks, target_p = [], {}
+    for node, (tokens, p) in zip(visited, known, strict=False):
+        looks.append(Look(node=node, token=tokens, p=p))
+        seen = dict(zip(tokens, p, strict=True))
+        for token, child in draft.tree.children(node).items():
+            if token in seen:
+                target_p[child] = seen[token]
+    return looks, target_p
