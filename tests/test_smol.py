@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from restviz.bench.prompts import all_prompts
+from restviz.replay import recorded_settings
 from restviz.settings import Settings
 from restviz.target.build import load_plain
 
@@ -23,6 +24,26 @@ def both(engine, prompt, chat, **settings):
 def stock():
     """The same weights in plain transformers."""
     return load_plain("default", "fp32", "cpu")
+
+
+def test_packed_float32_is_exact_to_the_last_bit(smol_fp32):
+    assert smol_fp32.target.environment.bit_exact or not torch.backends.mkldnn.is_available()
+
+
+def test_what_if_is_what_a_rerun_gives(smol_fp32):
+    prompt, chat = all_prompts()[0]
+    trace = smol_fp32.generate(prompt, Settings(method="rasd", chat=chat, max_new_tokens=40))
+    other = recorded_settings(trace).but(prune_k=3, budget=24, draft_depth=2)
+    again = smol_fp32.generate(prompt, other)
+    assert again.tokens == trace.tokens
+    for step in again.steps[1:]:
+        mine = next(smol_fp32.replay(trace, other, step.position))
+        assert (mine.nodes.token, mine.nodes.parent, mine.nodes.fate) == (
+            step.nodes.token,
+            step.nodes.parent,
+            step.nodes.fate,
+        )
+        assert mine.emitted == step.emitted
 
 
 @pytest.mark.parametrize(("prompt", "chat"), all_prompts())
