@@ -149,6 +149,26 @@ def _add_trace(commands) -> None:
         print_summary(trace, sys.stdout)
 
     parser.set_defaults(run=run)
+    parser = group.add_parser("export", help="write a web page with the player and the run in it, for any browser")
+    parser.add_argument("file", type=Path)
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE", help="the trace of an autoregressive run to compare with"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="(default: the trace's name with .html)")
+
+    def write(args: argparse.Namespace) -> None:
+        from restviz.trace import Trace
+        from restviz.ui.export import export
+
+        out = args.out or args.file.with_name(args.file.name.split(".json")[0] + ".html")
+        page = export(Trace.load(args.file), args.baseline and Trace.load(args.baseline))
+        try:
+            out.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise RestvizError(f"{out} cannot be written: {error.strerror}.") from error
+        print(out)
+
+    parser.set_defaults(run=write)
 
 
 def _add_bench(commands) -> None:

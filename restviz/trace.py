@@ -10,6 +10,7 @@ generated token.  Every later step verifies a draft tree.
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import zlib
 from pathlib import Path
@@ -228,6 +229,19 @@ class Trace(Record):
         short = min(len(mine), len(theirs))
         cut = any(trace.finish is None or trace.finish.reason in ("stopped", "failed") for trace in (self, other))
         return mine[:short] != theirs[:short] or (len(mine) != len(theirs) and not cut)
+
+    def show(self, baseline: Trace | None = None, height: int = 900) -> None:
+        """Show the player in a notebook, `height` pixels high, with `baseline` to compare with.  Raises TraceError."""
+        try:
+            from IPython.display import HTML, display
+        except ImportError:
+            raise TraceError(
+                "trace.show() is for notebooks: elsewhere, write a page with “python -m restviz trace export”."
+            ) from None
+        from restviz.ui.export import export
+
+        page = html.escape(export(self, baseline))
+        display(HTML(f'<iframe srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'))
 
     def save(self, path: str | Path) -> Path:
         """Write as JSON, gzipped when the name ends in `.gz`."""

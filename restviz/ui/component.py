@@ -7,38 +7,26 @@ its value, and everything is drawn by the player's own JavaScript.  All files ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from starlette.routing import Mount
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-PLAYER = Path(__file__).parent / "player"
-SCRIPTS = (
-    "dom.js",
-    "model.js",
-    "answer.js",
-    "timeline.js",
-    "treelayout.js",
-    "tree.js",
-    "charts.js",
-    "compare.js",
-    "verdict.js",
-    "inspector.js",
-    "view.js",
-    "player.js",
-)
+from restviz.ui.export import PLAYER, PLOTLY, SCRIPTS, template
+
 BASE = "restviz/"  # relative: it also holds behind a proxy that serves the page under a path
 
 
-def routes() -> list[Mount]:
-    """Routes for `launch(app_kwargs={"routes": routes()})`: the player's files and the plotly.js that plotly ships."""
-    bundle = Path(find_spec("plotly").origin).parent / "package_data"
+def routes() -> list[Mount | Route]:
+    """Routes for `launch(app_kwargs=…)`: the player's files, plotly.js, the template of an exported page."""
     return [
         Mount(f"/{BASE}player", StaticFiles(directory=PLAYER)),
-        Mount(f"/{BASE}plotly", StaticFiles(directory=bundle)),
+        Mount(f"/{BASE}plotly", StaticFiles(directory=PLOTLY)),
+        Route(
+            f"/{BASE}export.html", lambda request: PlainTextResponse(template())
+        ),  # text: a browser shows no run there
     ]
 
 

@@ -8,7 +8,7 @@ A message is a JSON object.  `note`, `busy` and `error` say what is going on.  W
     steps, at   steps as in a trace, and when the engine made each (seconds since the epoch)
     text, bytes `Trace.token_text` and `token_bytes` of the token ids in these steps
     header      in the first message only
-    end         `Finish` of the run, once all steps are out
+    end, answer `Finish` of the run, once all steps are out, and the decoded answer
     check       `Check` of a run whose text differs from the baseline's
 
 The engine works in a thread of its own and never waits for the page: whatever it made since the last message goes into
@@ -100,6 +100,7 @@ class Recording:
             "text": {i: self.trace.token_text[i] for i in ids if i in self.trace.token_text},
             "bytes": {i: self.trace.token_bytes[i] for i in ids if i in self.trace.token_bytes},
             "end": end.model_dump() if end else None,
+            "answer": self.trace.text if end else None,
             "check": self.trace.check.model_dump() if end and self.trace.check else None,
         }
 

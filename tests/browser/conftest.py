@@ -9,6 +9,8 @@ import pytest
 from driving import App, chromium
 from playwright.sync_api import sync_playwright
 
+from restviz.ui.export import PLAYER, SCRIPTS
+
 
 @pytest.fixture(scope="package")  # not longer: the model's tests want both cores
 def browser():
@@ -38,6 +40,17 @@ def tab(browser):
     yield page
     context.close()
     assert problems == []
+
+
+@pytest.fixture
+def player(tab):
+    """The player on its own, inlined into a page without Gradio and without a server, as `p`."""
+    tab.set_content("<!doctype html><div id=host></div>")
+    tab.add_style_tag(content=(PLAYER / "player.css").read_text())
+    for name in SCRIPTS:
+        tab.add_script_tag(content=(PLAYER / name).read_text())
+    tab.evaluate("window.p = RestViz.createPlayer(document.getElementById('host'))")
+    return tab
 
 
 def _inside(url: str) -> bool:

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import plotly
 import pytest
 from made import baseline_trace, rasd_trace, rest_trace
 
 from restviz.trace import Check, Match
-from restviz.ui.component import PLAYER, SCRIPTS
-
-PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-
-
-@pytest.fixture
-def player(tab):
-    tab.set_content("<!doctype html><div id=host></div>")
-    tab.add_style_tag(content=(PLAYER / "player.css").read_text())
-    for name in SCRIPTS:
-        tab.add_script_tag(content=(PLAYER / name).read_text())
-    tab.evaluate("window.p = RestViz.createPlayer(document.getElementById('host'))")
-    return tab
+from restviz.ui.export import PLOTLY
 
 
 @pytest.fixture
@@ -223,7 +208,7 @@ def test_scrubbing_moves_through_the_run(loaded):
 
 def test_charts_hold_every_step(loaded):
     loaded.set_viewport_size({"width": 1440, "height": 1600})
-    loaded.add_script_tag(path=PLOTLY)  # it may arrive late
+    loaded.add_script_tag(path=PLOTLY / "plotly.min.js")  # it may arrive late
     loaded.evaluate("p.charts.attach(Plotly)")
     loaded.wait_for_function("p.charts.drawn?.times === 4 && p.charts.drawn.tokens === 4 && p.charts.drawn.base > 0")
     assert loaded.evaluate("p.charts.tokens.data.map(t => t.y)") == [[0, 3, 0, 10], [1, 1, 1, 1]]

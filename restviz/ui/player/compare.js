@@ -31,6 +31,12 @@
       this.draw();
     }
 
+    clear() {
+      this.stop();
+      this.models = [];
+      this.host.hidden = true;
+    }
+
     /** A run is there; one of the same method and parameters takes the place of the one before. */
     add(model) {
       const key = (m) => JSON.stringify([m.header.method, m.header.parameters]);

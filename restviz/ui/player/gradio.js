@@ -17,6 +17,7 @@
     const player = RestViz.createPlayer(element.querySelector(".rv-host"), {
       plotly: loadScript(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
       isDark: () => document.body.classList.contains("dark"),
+      template: new URL(base + "export.html", document.baseURI).href,
     });
     new MutationObserver(() => player.theme()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     RestViz.player = player; // one a page; tests read it
@@ -35,7 +36,7 @@
       message.steps.forEach((step, k) => {
         if (message.from + k === model.steps.length) player.push(step, message.text, message.bytes, message.at[k]);
       });
-      if (message.end && !model.finish) player.finish(message.end, message.check);
+      if (message.end && !model.finish) player.finish(message.end, message.check, message.answer);
     }
 
     /** A baseline measured earlier in this session: usually still here and whole, else fetched. */
@@ -43,7 +44,7 @@
       if (!models.get(id)?.finish) {  // its last message may be the one that was dropped
         const message = JSON.parse(await server.steps([id, 0]));
         models.set(id, RestViz.TraceModel.from({
-          header: message.header, steps: message.steps, finish: message.end, token_text: message.text, token_bytes: message.bytes,
+          header: message.header, steps: message.steps, finish: message.end, text: message.answer, token_text: message.text, token_bytes: message.bytes,
         }));
       }
       return models.get(id);

@@ -65,6 +65,7 @@
       this.steps = [];
       this.finish = null;
       this.check = null;      // see `Check` in restviz/trace.py
+      this.answer = null;     // the decoded answer, special tokens left out, once it is whole
       this.text = {};
       this.bytes = {};
       this.tokens = [];       // {id, text, step, node, kind, label, partial}
@@ -79,6 +80,7 @@
       for (const step of trace.steps) model.push(step);
       model.finish = trace.finish;
       model.check = trace.check;
+      model.answer = trace.text;
       return model;
     }
 

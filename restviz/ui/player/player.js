@@ -1,14 +1,16 @@
-/* RestViz player: createPlayer(host, {plotly, isDark}) shows a run while it happens, or a finished trace.
+/* RestViz player: createPlayer(host, {plotly, isDark, template}) shows a run while it happens, or a finished trace.
 
    start(header, {role, text, bytes})   a run begins; role "baseline" is measured first, "run" is compared with it;
                                   text and bytes name the prompt's token ids
    push(step, text, bytes, at)    one more step of it, with the text of new token ids; at: when the engine made it (s)
-   finish(finish, check)          it ended; check: the teacher-forced check of a run whose text differs
+   finish(finish, check, answer)  it ended; check: the teacher-forced check of a run whose text differs
    load(trace, {baseline})        a finished trace, stepped from the first step on
+   open({trace, baseline})        the same, in place of everything that was shown before
    note(text), fail(text)         a line about what is going on, a line about what went wrong
    latencies                      ms from "the engine made it" to "it is on screen", one number a step
 
-   The player knows nothing of Gradio; what it needs from the page is a host element, and plotly.js for the charts. */
+   The player knows nothing of Gradio; what it needs from the page is a host element, plotly.js for the charts, and to
+   keep a run as a web page the address of restviz/ui/export.py's template. */
 (function (RestViz) {
   "use strict";
   const { TraceModel, el } = RestViz;
@@ -20,7 +22,7 @@
   })();
 
   class Player {
-    constructor(host, { plotly = globalThis.Plotly, isDark = null } = {}) {
+    constructor(host, { plotly = globalThis.Plotly, isDark = null, template = null } = {}) {
       this.host = host;
       host.classList.add("rv");
       this.isDark = isDark || (() => matchMedia("(prefers-color-scheme: dark)").matches);
@@ -44,6 +46,8 @@
       this.inspector = new RestViz.Inspector(v.inspector);
       this.charts = new RestViz.Charts(v.charts, { onSeek: (i) => this.seek(i) });
       this.compare = new RestViz.Compare(v.compare, { onChoose: (model) => this.look(model) });
+      this.keep = new RestViz.Keep(v.keep, this, template);
+      this.keep.show();
       this.theme();
       Promise.resolve(plotly).then((loaded) => loaded && this.charts.attach(loaded));
       v.first.addEventListener("click", () => this.seek(0));
@@ -126,8 +130,9 @@
       this.schedule();
     }
 
-    finish(finish, check = null) {
+    finish(finish, check = null, answer = null) {
       this.model.finish = finish;
+      this.model.answer = answer;
       this.model.check = check;
       this.live = this.charts.live = false;
       this.charts.append();
@@ -153,6 +158,16 @@
       this.begin(TraceModel.from(trace), "run");
       this.seek(0);
       this.compare.draw(this.model);
+    }
+
+    open({ trace, baseline }) {
+      const first = baseline ?? (trace.header.method === "autoregressive" ? trace : null);
+      this.models = { run: null, baseline: null };
+      this.compare.clear();
+      this.live = this.charts.live = false;
+      if (first === trace) this.begin(TraceModel.from(trace), "baseline");
+      else this.load(trace, { baseline });
+      this.seek(0);
     }
 
     note(text, busy = true) { this.line(this.view.note, text, busy ? "busy" : "done"); }
@@ -247,6 +262,7 @@
       v.back.disabled = v.first.disabled = current <= 0;
       v.next.disabled = v.last.disabled = current >= total - 1;
       v.play.disabled = this.live || total < 2;
+      this.keep.show();
       if (!step) return;
       const match = Math.max(0, ...step.matches.map((match) => match.length));
       this.answer.show(current, match, this.live && this.follow);

@@ -130,9 +130,10 @@
     v.charts = el("section", { class: "rv-charts", "aria-label": "Charts" });
     v.compare = el("section", { class: "rv-compare", "aria-label": "Compare runs" });
     v.main = el("div", { class: "rv-main", hidden: true }, v.verdict, v.sticky, v.middle, v.charts, v.compare);
+    v.keep = el("section", { class: "rv-keep", "aria-label": "Keep and open" });
     v.foot = el("footer", { class: "rv-foot" });
     v.keys = el("p", { class: "rv-hint", text: "Keys: ← → step · space play · Home End · 1–5 stages of RASD · in the tree ↑ ↓ nodes, + − 0 zoom · drag to pan, Ctrl + wheel to zoom" });
-    host.replaceChildren(el("div", { class: "rv-lines" }, v.note, v.alert), v.empty, v.main, v.keys, v.foot);
+    host.replaceChildren(el("div", { class: "rv-lines" }, v.note, v.alert), v.empty, v.main, v.keep, v.keys, v.foot);
     v.keys.hidden = true;
     return v;
   }

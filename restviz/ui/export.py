@@ -1,0 +1,58 @@
+"""One self-contained HTML file with the player and recorded runs: opens from disk, needs no network and no server."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+from restviz.trace import Trace
+
+PLAYER = Path(__file__).parent / "player"
+SCRIPTS = (
+    "dom.js",
+    "model.js",
+    "answer.js",
+    "timeline.js",
+    "treelayout.js",
+    "tree.js",
+    "charts.js",
+    "compare.js",
+    "verdict.js",
+    "inspector.js",
+    "view.js",
+    "keep.js",
+    "player.js",
+)
+PLOTLY = Path(find_spec("plotly").origin).parent / "package_data"
+RUNS = ".open(/* runs */)"  # stands in `template` where the runs go, as JSON; keep.js knows it too
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>RestViz: a recorded run</title>
+<style>
+body {{ margin: 0; padding: 12px clamp(8px, 2vw, 20px); background: #fff; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #0f1720; }} }}
+{css}
+</style>
+<div id="player"></div>
+{scripts}
+<script>RestViz.createPlayer(document.getElementById("player")){runs};</script>
+</html>
+"""
+
+
+def template() -> str:
+    """The file with `RUNS` where the runs go, so that a browser can put in its own."""
+    texts = [(PLOTLY / "plotly.min.js").read_text(encoding="utf-8")]
+    texts += [(PLAYER / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    scripts = "\n".join("<script>" + text.replace("</script", "<\\/script") + "</script>" for text in texts)
+    return _PAGE.format(css=(PLAYER / "player.css").read_text(encoding="utf-8"), scripts=scripts, runs=RUNS)
+
+
+def export(trace: Trace, baseline: Trace | None = None) -> str:
+    """The HTML file that shows `trace`, compared with `baseline` if there is one."""
+    runs = {"trace": trace.model_dump(mode="json"), "baseline": baseline and baseline.model_dump(mode="json")}
+    return template().replace(RUNS, f".open({json.dumps(runs)})".replace("<", "\\u003c"))
