@@ -114,6 +114,7 @@ class Engine:
         self.target, self.datastores, self.head, self.assistant = target, datastores, head, assistant
         self.token_text = TokenText(target.tokenizer)
         self.lock = target.lock  # engines over the same target share it
+        self.remembered: tuple | None = None  # see `restviz.replay`
 
     def stream(self, prompt: str, settings: Settings | None = None) -> Run:
         """A run, ready to be iterated over.  Raises RestvizError when prompt or settings do not allow one."""

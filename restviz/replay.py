@@ -14,7 +14,7 @@ import numpy as np
 
 from restviz.decode import record
 from restviz.drafters import METHODS, Context, Draft
-from restviz.settings import Settings, SettingsError
+from restviz.settings import Settings, SettingsError, recorded_settings
 from restviz.trace import Look, Step, Times, Trace
 
 if TYPE_CHECKING:
@@ -50,11 +50,6 @@ def replay(engine: Engine, trace: Trace, settings: Settings, position: int | Non
         seen, count, index = count - 1, count + len(step.emitted), index + 1
 
 
-def recorded_settings(trace: Trace) -> Settings:
-    """The settings that a trace was made with."""
-    return Settings(method=trace.header.method, **trace.header.parameters)
-
-
 def _comparable(engine: Engine, trace: Trace, settings: Settings) -> None:
     mine, theirs = engine.target.info, trace.header.model
     if (mine.name, mine.tokenizer) != (theirs.name, theirs.tokenizer):
@@ -66,13 +61,19 @@ def _comparable(engine: Engine, trace: Trace, settings: Settings) -> None:
 
 
 def _features(engine: Engine, ids: list[int], taps: tuple[int, ...]):
-    """[t, features] of all tokens, as `Session.hidden` gives them; None when nobody reads them."""
+    """[t, features] of all tokens, as `Session.hidden` gives them; None when nobody reads them.
+
+    Those asked for last are kept with the engine: most questions are about one run.
+    """
     if not taps:
         return None
+    if engine.remembered and engine.remembered[0] == (ids, taps):
+        return engine.remembered[1]
     with engine.lock:
         session = engine.target.session(len(ids), taps)
         try:
             session.prefill(ids)
+            engine.remembered = (ids, taps), session.hidden
             return session.hidden
         finally:
             session.release()

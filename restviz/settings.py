@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from restviz.datastore import CAP
 from restviz.drafters import METHODS
 from restviz.errors import RestvizError
+from restviz.trace import Trace
 
 
 class SettingsError(RestvizError):
@@ -107,3 +108,8 @@ class Settings(BaseModel):
         """What makes a difference to the method: of the drafting parameters, those it reads."""
         drafting = {name for method in METHODS.values() for name in method.parameters}
         return self.model_dump(exclude={"method"} | (drafting - set(METHODS[self.method].parameters)))
+
+
+def recorded_settings(trace: Trace) -> Settings:
+    """The settings that a trace was made with."""
+    return Settings(method=trace.header.method, **trace.header.parameters)

@@ -8,8 +8,8 @@ import torch
 
 from restviz.api import Engine
 from restviz.drafters import MethodError
-from restviz.replay import recorded_settings, replay
-from restviz.settings import Settings, SettingsError
+from restviz.replay import replay
+from restviz.settings import Settings, SettingsError, recorded_settings
 
 PROMPT = "def add(a, b):\n    return"
 SAMPLED = {"temperature": 1.0, "seed": 5}

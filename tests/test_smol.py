@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from restviz.bench.prompts import all_prompts
-from restviz.replay import recorded_settings
-from restviz.settings import Settings
+from restviz.settings import Settings, recorded_settings
 from restviz.target.build import load_plain
 
 SAMPLED = {"temperature": 0.8, "top_p": 0.95, "seed": 1}

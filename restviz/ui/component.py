@@ -6,6 +6,7 @@ its value, and everything is drawn by the player's own JavaScript.  All files ar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,8 @@ def routes() -> list[Mount | Route]:
     ]
 
 
-def player(server_functions: list[Callable[[Any], str]]) -> gr.HTML:
-    """Shows runs; its value is the latest message as a JSON string.
+def player(server_functions: list[Callable[[Any], str]], fields: dict[str, list[dict]]) -> gr.HTML:
+    """Shows runs; its value is the latest message as a JSON string.  `fields`: what can be asked after a run.
 
     Not a subclass of gr.HTML: Gradio would write a .pyi file next to the module that defines one.
     """
@@ -40,7 +41,7 @@ def player(server_functions: list[Callable[[Any], str]]) -> gr.HTML:
     return gr.HTML(
         "{}",
         html_template='<div class="rv-host"></div>',
-        js_on_load=f'RestViz.connect(element, props, server, watch, "{BASE}");',
+        js_on_load=f'RestViz.connect(element, props, server, watch, "{BASE}", {json.dumps(fields)});',
         apply_default_css=False,
         head=head,
         server_functions=server_functions,

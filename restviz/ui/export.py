@@ -22,6 +22,7 @@ SCRIPTS = (
     "inspector.js",
     "view.js",
     "keep.js",
+    "whatif.js",
     "player.js",
 )
 PLOTLY = Path(find_spec("plotly").origin).parent / "package_data"

@@ -115,6 +115,10 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
         run, start = data
         return runner.steps(str(run), int(start))
 
+    def what_if(data: list) -> str:
+        run, changes, position = data
+        return runner.what_if(str(run), dict(changes), position)
+
     with gr.Blocks(title="RestViz", analytics_enabled=False, fill_width=True) as page:
         gr.HTML(
             "<h1>RestViz</h1><p>Retrieval-based speculative decoding (REST, RASD) on a real model, step by step.</p>",
@@ -150,7 +154,7 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                             with gr.Row():
                                 fields |= {name: field(name) for name in names}
             with gr.Column(scale=1, min_width=320):
-                view = player([engine, steps])
+                view = player([engine, steps, what_if], what_if_fields())
 
         async def on_run(
             request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any, every: bool = False
@@ -200,6 +204,24 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
 def reads(method: str, names: tuple[str, ...]) -> bool:
     """Whether drafting with `method` depends on one of these settings."""
     return any(name in METHODS[method].parameters for name in names)
+
+
+def what_if_fields() -> dict[str, list[dict[str, Any]]]:
+    """What can be asked after a run of each method: its drafting parameters, with labels and limits."""
+
+    def described(name: str) -> dict[str, Any]:
+        setting = Settings.model_fields[name]
+        common = {"name": name, "label": LABELS[name], "text": setting.description}
+        if isinstance(setting.default, str):
+            return common | {"choices": list(get_args(setting.annotation))}
+        limits = {type(limit).__name__.lower(): limit for limit in setting.metadata}
+        return common | {"min": limits["ge"].ge, "max": limits["le"].le}
+
+    speed = {"overlap", "draft_model"}  # no other tree, or a model that may not be there
+    return {
+        name: [described(parameter) for parameter in method.parameters if parameter not in speed]
+        for name, method in METHODS.items()
+    }
 
 
 def field(name: str) -> gr.Number | gr.Dropdown:

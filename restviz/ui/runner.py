@@ -31,6 +31,7 @@ from typing import Any
 
 from restviz.drafters import METHODS
 from restviz.errors import RestvizError
+from restviz.settings import recorded_settings
 from restviz.trace import Finish, Step, Trace
 
 log = logging.getLogger("restviz.ui")
@@ -180,6 +181,37 @@ class Runner:
         if recording is None:
             raise KeyError("that run is no longer kept here; run it again")
         return json.dumps(recording.message(start), separators=(",", ":"))
+
+    def what_if(self, run: str, changes: dict[str, Any], position: int | None = None) -> str:
+        """The step at `position` with other drafting parameters; without a position what the whole run would gain.
+
+        `step` with `text` and `bytes` as in messages, or `M` and `forwards`, or an `error`.
+        """
+        try:
+            return json.dumps(self._what_if(run, changes, position), separators=(",", ":"))
+        except Exception as error:
+            if not isinstance(error, RestvizError):
+                log.exception("what if failed")
+            return json.dumps({"error": self.sentence(error)})
+
+    def _what_if(self, run: str, changes: dict[str, Any], position: int | None) -> dict[str, Any]:
+        recording = self.recordings.get(run)
+        if recording is None:
+            raise RestvizError("That run is no longer kept here: run it again to ask what if.")
+        if self.turn.locked():
+            raise RestvizError("The model is busy with a run: ask again when it has ended.")
+        engine, trace = self.engine.result(), recording.trace
+        steps = engine.replay(trace, recorded_settings(trace).but(**changes), position)
+        if position is None:
+            emitted = [len(step.emitted) for step in steps]
+            return {"M": sum(emitted) / max(len(emitted), 1), "forwards": len(emitted)}
+        step, text = next(steps), engine.token_text
+        ids = _ids(step)
+        return {
+            "step": json.loads(step.model_dump_json()),
+            "text": {i: text.text(i) for i in ids},
+            "bytes": {i: text.bytes(i).hex() for i in ids if not text.whole(i)},
+        }
 
     # -- a run ---------------------------------------------------------------------------------------------------
 

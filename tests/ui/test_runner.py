@@ -330,3 +330,40 @@ def test_stop_ends_all_methods_that_are_to_come():
     messages = play(scenario())
     assert methods(messages) == ["autoregressive", "pld"]
     assert messages[-1]["end"]["reason"] == "stopped"
+
+
+def test_what_if_answers_for_a_run_that_is_kept(tiny_engine):
+    from restviz.settings import Settings
+
+    base = Settings(method="rest", chat=False, n_min=1, max_new_tokens=24)
+    runner = Runner(lambda: tiny_engine)
+    messages = play(collect(runner, prompt="def add(", make=lambda **changes: base.but(**changes)))
+    run = messages[-1]["run"]
+    again = tiny_engine.generate("def add(", base.but(budget=3))
+    for step in again.steps[1:]:
+        answer = json.loads(runner.what_if(run, {"budget": 3}, step.position))
+        assert answer["step"]["nodes"]["token"] == step.nodes.token
+        assert answer["step"]["accepted"] == step.accepted
+        assert {str(token) for token in step.nodes.token} <= answer["text"].keys()
+    assert json.loads(runner.what_if(run, {"budget": 3})) == {
+        "M": pytest.approx(again.mean_generated_length),
+        "forwards": again.forwards,
+    }
+    for bad, words in (({"budget": 0}, "budget cannot be 0"), ({"seed": 3}, "not the sampling")):
+        assert words in json.loads(runner.what_if(run, bad, 30))["error"]
+    assert "no longer kept" in json.loads(runner.what_if("gone", {}, 30))["error"]
+
+
+def test_what_if_waits_for_no_run(tiny_engine):
+    async def scenario():
+        gate = threading.Semaphore(0)
+        runner = Runner(lambda: ScriptedEngine(gate))
+        messages = runner.run("a", "p", settings())
+        first = json.loads(await anext(messages))
+        answer = json.loads(runner.what_if(first["run"], {}, 3))
+        runner.stop("a")
+        async for _ in messages:
+            pass
+        return answer
+
+    assert "busy with a run" in play(scenario())["error"]

@@ -13,10 +13,16 @@
     });
   }
 
-  RestViz.connect = (element, props, server, watch, base) => {
+  RestViz.connect = (element, props, server, watch, base, fields) => {
     const player = RestViz.createPlayer(element.querySelector(".rv-host"), {
       plotly: loadScript(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
       isDark: () => document.body.classList.contains("dark"),
+      fields,
+      whatIf: async (model, changes, position) => {
+        const answer = JSON.parse(await server.what_if([model.run, changes, position]));
+        if (answer.error) throw new Error(answer.error);
+        return answer;
+      },
       template: new URL(base + "export.html", document.baseURI).href,
     });
     new MutationObserver(() => player.theme()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
@@ -32,6 +38,7 @@
       if (!model) {
         if (message.baseline) player.setBaseline(await baseline(message.baseline));
         models.set(message.run, (model = player.start(message.header, message)));
+        model.run = message.run;
       }
       message.steps.forEach((step, k) => {
         if (message.from + k === model.steps.length) player.push(step, message.text, message.bytes, message.at[k]);

@@ -1,4 +1,4 @@
-/* RestViz player: createPlayer(host, {plotly, isDark, template}) shows a run while it happens, or a finished trace.
+/* RestViz player: createPlayer(host, {plotly, isDark, template, whatIf, fields}) shows a run while it happens, or a finished trace.
 
    start(header, {role, text, bytes})   a run begins; role "baseline" is measured first, "run" is compared with it;
                                   text and bytes name the prompt's token ids
@@ -10,7 +10,7 @@
    latencies                      ms from "the engine made it" to "it is on screen", one number a step
 
    The player knows nothing of Gradio; what it needs from the page is a host element, plotly.js for the charts, and to
-   keep a run as a web page the address of restviz/ui/export.py's template. */
+   keep a run as a web page the address of restviz/ui/export.py's template; for “what if” see whatif.js. */
 (function (RestViz) {
   "use strict";
   const { TraceModel, el } = RestViz;
@@ -22,7 +22,7 @@
   })();
 
   class Player {
-    constructor(host, { plotly = globalThis.Plotly, isDark = null, template = null } = {}) {
+    constructor(host, { plotly = globalThis.Plotly, isDark = null, template = null, whatIf = null, fields = {} } = {}) {
       this.host = host;
       host.classList.add("rv");
       this.isDark = isDark || (() => matchMedia("(prefers-color-scheme: dark)").matches);
@@ -48,6 +48,7 @@
       this.compare = new RestViz.Compare(v.compare, { onChoose: (model) => this.look(model) });
       this.keep = new RestViz.Keep(v.keep, this, template);
       this.keep.show();
+      this.whatIf = new RestViz.WhatIf(v.whatIf, { ask: whatIf, fields, isLive: () => this.live });
       this.theme();
       Promise.resolve(plotly).then((loaded) => loaded && this.charts.attach(loaded));
       v.first.addEventListener("click", () => this.seek(0));
@@ -278,6 +279,7 @@
       v.unrecorded.textContent = step.unrecorded ? `${RestViz.count(step.unrecorded)} more not kept` : "";
       this.inspector.step(model, step, stage);
       this.charts.mark(current);
+      this.whatIf.show(model, step);
     }
 
     /** Buttons with what each stage of a RASD step left; hidden for every other step. */

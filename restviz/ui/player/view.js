@@ -126,7 +126,7 @@
     v.middle = el("section", { class: "rv-middle", "aria-label": "Draft tree" },
       el("div", { class: "rv-head" }, v.treeTitle, (v.treeLegend = el("ul", { class: "rv-legend" }))),
       (v.stages = el("div", { class: "rv-stages", role: "radiogroup", "aria-label": "Stage of the step", hidden: true })),
-      v.why, el("div", { class: "rv-split" }, v.tree, v.inspector));
+      v.why, el("div", { class: "rv-split" }, v.tree, v.inspector), (v.whatIf = el("div", { class: "rv-whatif", hidden: true })));
     v.charts = el("section", { class: "rv-charts", "aria-label": "Charts" });
     v.compare = el("section", { class: "rv-compare", "aria-label": "Compare runs" });
     v.main = el("div", { class: "rv-main", hidden: true }, v.verdict, v.sticky, v.middle, v.charts, v.compare);
