@@ -22,6 +22,7 @@ from restviz.decode import decode
 from restviz.drafters import METHODS, MethodError
 from restviz.drafters.assistant import load_assistant
 from restviz.drafters.eagle import Head, head_for
+from restviz.provenance import places
 from restviz.replay import replay
 from restviz.settings import Settings, SettingsError
 from restviz.target.build import load_target
@@ -134,6 +135,10 @@ class Engine:
     def replay(self, trace: Trace, settings: Settings, position: int | None = None) -> Iterator[Step]:
         """The steps that a finished run would have had with other drafting parameters (see `restviz.replay`)."""
         return replay(self, trace, settings, position)
+
+    def places(self, trace: Trace, index: int, node: int) -> list[dict[str, Any]]:
+        """Where in the datastores a node of step `index` comes from (see `restviz.provenance`)."""
+        return places(self, trace, index, node)
 
     def methods(self) -> list[str]:
         """The methods that can run here: those whose draft model is loaded."""

@@ -119,6 +119,10 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
         run, changes, position = data
         return runner.what_if(str(run), dict(changes), position)
 
+    def places(data: list) -> str:
+        run, index, node = data
+        return runner.places(str(run), int(index), int(node))
+
     with gr.Blocks(title="RestViz", analytics_enabled=False, fill_width=True) as page:
         gr.HTML(
             "<h1>RestViz</h1><p>Retrieval-based speculative decoding (REST, RASD) on a real model, step by step.</p>",
@@ -154,7 +158,7 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                             with gr.Row():
                                 fields |= {name: field(name) for name in names}
             with gr.Column(scale=1, min_width=320):
-                view = player([engine, steps, what_if], what_if_fields())
+                view = player([engine, steps, what_if, places], what_if_fields())
 
         async def on_run(
             request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any, every: bool = False

@@ -187,20 +187,32 @@ class Runner:
 
         `step` with `text` and `bytes` as in messages, or `M` and `forwards`, or an `error`.
         """
+        return self._answer(self._what_if, run, changes, position)
+
+    def places(self, run: str, index: int, node: int) -> str:
+        """`places` in the datastores that a node of step `index` is from, or an `error`."""
+        return self._answer(
+            lambda: {"places": self.engine.result().places(self._kept(run).trace, index, node)},
+        )
+
+    def _answer(self, ask: Callable[..., dict[str, Any]], *question: Any) -> str:
         try:
-            return json.dumps(self._what_if(run, changes, position), separators=(",", ":"))
+            return json.dumps(ask(*question), separators=(",", ":"))
         except Exception as error:
             if not isinstance(error, RestvizError):
-                log.exception("what if failed")
+                log.exception("a question about a run failed")
             return json.dumps({"error": self.sentence(error)})
 
+    def _kept(self, run: str) -> Recording:
+        if run not in self.recordings:
+            raise RestvizError("That run is no longer kept here: run it again to ask about it.")
+        return self.recordings[run]
+
     def _what_if(self, run: str, changes: dict[str, Any], position: int | None) -> dict[str, Any]:
-        recording = self.recordings.get(run)
-        if recording is None:
-            raise RestvizError("That run is no longer kept here: run it again to ask what if.")
+        trace = self._kept(run).trace
         if self.turn.locked():
             raise RestvizError("The model is busy with a run: ask again when it has ended.")
-        engine, trace = self.engine.result(), recording.trace
+        engine = self.engine.result()
         steps = engine.replay(trace, recorded_settings(trace).but(**changes), position)
         if position is None:
             emitted = [len(step.emitted) for step in steps]

@@ -224,8 +224,24 @@ def test_what_if_answers_on_the_real_model(page, record_property):
     record_property("what_if_ms", page.evaluate("performance.now()") - start)
     page.get_by_label("Cap of the fused tree").last.fill("999")
     page.wait_for_function(
-        "document.querySelector('.rv-whatif .rv-why').innerText.startsWith('Cap of the fused tree cannot be 999')", timeout=SOON
+        "document.querySelector('.rv-whatif .rv-why').innerText.startsWith('Cap of the fused tree cannot be 999')",
+        timeout=SOON,
     )
+
+
+def test_a_retrieved_node_shows_lines_of_the_datastore(page):
+    setup(page, max_new_tokens=24)
+    run(page)
+    wait_end(page)
+    step, node = model(
+        page,
+        "m.steps.flatMap(s => s.nodes.source.map((flags, i) => [s.index, i, flags])).find(([, , flags]) => flags & 1)",
+    )[:2]
+    page.evaluate(f"RestViz.player.seek({step}); RestViz.player.pointNode({node})")
+    page.wait_for_selector(".rv-places mark", timeout=SOON)
+    drafted = model(page, f"m.text[m.steps[{step}].nodes.token[{node}]]")
+    assert page.locator(".rv-places mark").first.evaluate("node => node.textContent").endswith(drafted)
+    assert ", line " in page.locator(".rv-places figcaption").first.inner_text()
 
 
 def test_all_methods_are_compared_on_one_prompt(page):

@@ -1,4 +1,4 @@
-"""“What if” in a real browser: the panel alone with prepared answers; tests/browser/test_live_page.py asks for real."""
+"""“What if” and provenance in a real browser, with prepared answers; test_live_page.py asks the real engine."""
 
 from __future__ import annotations
 
@@ -75,3 +75,30 @@ def test_a_sweep_shows_m_for_several_values(asked):
 def test_where_nobody_can_answer_nothing_is_offered(player):
     player.evaluate("trace => { p.open({ trace, baseline: null }); p.seek(1); }", rasd_trace().model_dump(mode="json"))
     assert not player.locator(".rv-whatif").is_visible()
+
+
+def test_a_retrieved_node_shows_the_lines_it_is_from(player):
+    player.evaluate(
+        """trace => {
+        const host = document.getElementById("host");
+        host.replaceChildren();
+        const places = async (model, step, node) => [{ datastore: "made", total: 7, locations: [
+            { path: "a/b.py", record: 0, line: 12, before: "x = <b>", match: "1 + 2", after: "\\n" }] }];
+        window.p = RestViz.createPlayer(host, { places });
+        p.open({ trace, baseline: null });
+        p.model.run = "one";
+        p.seek(1);
+    }""",
+        rasd_trace().model_dump(mode="json"),
+    )
+    node = player.evaluate("p.model.steps[1].nodes.source.findIndex(flags => flags & 1)")
+    player.evaluate(f"p.pointNode({node})")
+    player.wait_for_selector(".rv-places mark")
+    assert player.locator(".rv-places mark").inner_text() == "1 + 2"
+    text = player.locator(".rv-places").inner_text()
+    assert "In made, at 7 places, 1 of them:" in text
+    assert "a/b.py, line 12" in text
+    assert "x = <b>" in text
+    other = player.evaluate("p.model.steps[1].nodes.source.findIndex(flags => flags === 4)")
+    player.evaluate(f"p.pointNode({other})")
+    assert player.locator(".rv-places").count() == 0, "the draft model's own token stands nowhere"

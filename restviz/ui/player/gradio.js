@@ -13,16 +13,19 @@
     });
   }
 
+  function answer(text) {
+    const data = JSON.parse(text);
+    if (data.error) throw new Error(data.error);
+    return data;
+  }
+
   RestViz.connect = (element, props, server, watch, base, fields) => {
     const player = RestViz.createPlayer(element.querySelector(".rv-host"), {
       plotly: loadScript(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
       isDark: () => document.body.classList.contains("dark"),
       fields,
-      whatIf: async (model, changes, position) => {
-        const answer = JSON.parse(await server.what_if([model.run, changes, position]));
-        if (answer.error) throw new Error(answer.error);
-        return answer;
-      },
+      whatIf: async (model, changes, position) => answer(await server.what_if([model.run, changes, position])),
+      places: async (model, step, node) => answer(await server.places([model.run, step.index, node])).places,
       template: new URL(base + "export.html", document.baseURI).href,
     });
     new MutationObserver(() => player.theme()).observe(document.body, { attributes: true, attributeFilter: ["class"] });

@@ -3,6 +3,8 @@
   "use strict";
   const { el, count, plural, percent, ms, quote } = RestViz;
 
+  const PATIENCE = 200; // ms that a node is pointed at before its places are asked for
+
   /** [strong or plain sentences] that say why the step's tree is what it is. */
   function why(model, step, stage = "verify") {
     const emitted = model.emitted(step.index), time = ms(RestViz.TraceModel.ms(step));
@@ -60,9 +62,11 @@
   }
 
   class Inspector {
-    constructor(host) { this.host = host; }
+    /** @param ask(model, step, node) resolves to the places of a retrieved node; null where nobody knows them */
+    constructor(host, ask = null) { Object.assign(this, { host, ask }); }
 
     step(model, step, stage = "verify") {
+      clearTimeout(this.timer);
       const t = step.times;
       const rows = [["tokens out", String(model.emitted(step.index))]];
       for (const match of step.matches) {
@@ -103,7 +107,25 @@
       const parts = [el("h4", { text: quote(model.label(token)) }), el("p", { class: "rv-hint", text: reason }), this.list(rows)];
       const look = step.looks.find((look) => look.node === (node === 0 ? 0 : parent));
       if (look) parts.push(this.choices(model, look, token, model.label(nodes.token[look.node])));
+      clearTimeout(this.timer);
+      if (this.ask && model.run && node > 0 && nodes.source[node] & RestViz.DATASTORE) {
+        const places = el("div", { class: "rv-places" });
+        parts.push(places);
+        this.timer = setTimeout(() => this.places(places, model, step, node), PATIENCE);
+      }
       this.host.replaceChildren(...parts);
+    }
+
+    /** The lines of the datastores that a node comes from, with what stands around them. */
+    async places(host, model, step, node) {
+      try {
+        for (const { datastore, total, locations } of await this.ask(model, step, node)) {
+          host.append(el("p", { class: "rv-small", text: `In ${datastore}, at ${plural(total, "place")}${total > locations.length ? `, ${locations.length} of them` : ""}:` }),
+            ...locations.map(({ path, record, line, before, match, after }) => el("figure", {},
+              el("figcaption", { class: "rv-small", text: record ? `${path}, record ${count(record)}, line ${count(line)}` : `${path}, line ${count(line)}` }),
+              el("code", {}, before, el("mark", { text: match }), after))));
+        }
+      } catch (error) { host.append(el("p", { class: "rv-small", text: error.message })); }
     }
 
     list(rows) {

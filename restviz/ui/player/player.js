@@ -1,4 +1,4 @@
-/* RestViz player: createPlayer(host, {plotly, isDark, template, whatIf, fields}) shows a run while it happens, or a finished trace.
+/* RestViz player: createPlayer(host, {plotly, isDark, template, whatIf, fields, places}) shows a run while it happens, or a finished trace.
 
    start(header, {role, text, bytes})   a run begins; role "baseline" is measured first, "run" is compared with it;
                                   text and bytes name the prompt's token ids
@@ -10,7 +10,8 @@
    latencies                      ms from "the engine made it" to "it is on screen", one number a step
 
    The player knows nothing of Gradio; what it needs from the page is a host element, plotly.js for the charts, and to
-   keep a run as a web page the address of restviz/ui/export.py's template; for “what if” see whatif.js. */
+   keep a run as a web page the address of restviz/ui/export.py's template; for “what if” see whatif.js;
+   places(model, step, node) tells where in the datastores a node is from. */
 (function (RestViz) {
   "use strict";
   const { TraceModel, el } = RestViz;
@@ -22,7 +23,7 @@
   })();
 
   class Player {
-    constructor(host, { plotly = globalThis.Plotly, isDark = null, template = null, whatIf = null, fields = {} } = {}) {
+    constructor(host, { plotly = globalThis.Plotly, isDark = null, template = null, whatIf = null, fields = {}, places = null } = {}) {
       this.host = host;
       host.classList.add("rv");
       this.isDark = isDark || (() => matchMedia("(prefers-color-scheme: dark)").matches);
@@ -43,7 +44,7 @@
       }, el("span", { text: `${i + 1} ${label}` }), el("span", { class: "rv-stage-count" }))]));
       v.stages.append(...Object.values(this.stageButtons));
       this.tree = new RestViz.TreeView(v.tree, { onPoint: (node) => this.pointNode(node) });
-      this.inspector = new RestViz.Inspector(v.inspector);
+      this.inspector = new RestViz.Inspector(v.inspector, places);
       this.charts = new RestViz.Charts(v.charts, { onSeek: (i) => this.seek(i) });
       this.compare = new RestViz.Compare(v.compare, { onChoose: (model) => this.look(model) });
       this.keep = new RestViz.Keep(v.keep, this, template);
