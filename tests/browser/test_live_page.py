@@ -216,15 +216,15 @@ def test_what_if_answers_on_the_real_model(page, record_property):
     step = model(page, "m.steps.findIndex(s => s.index && s.nodes.fate.length > 8)")
     page.evaluate(f"RestViz.player.seek({step})")
     page.get_by_text("What if…").click()
-    page.wait_for_selector(".rv-whatif .rv-why strong", timeout=RUN)
-    assert "it was the same" in page.locator(".rv-whatif .rv-why").inner_text()
+    page.wait_for_selector(".rv-told strong", timeout=RUN)
+    assert "it was the same" in page.locator(".rv-told").inner_text()
     start = page.evaluate("performance.now()")
     page.get_by_label("Cap of the fused tree").last.fill("2")
-    page.wait_for_function("/of [12] nodes?/.test(document.querySelector('.rv-whatif .rv-why').innerText)", timeout=RUN)
+    page.wait_for_function("/of [12] nodes?/.test(document.querySelector('.rv-told').innerText)", timeout=RUN)
     record_property("what_if_ms", page.evaluate("performance.now()") - start)
     page.get_by_label("Cap of the fused tree").last.fill("999")
     page.wait_for_function(
-        "document.querySelector('.rv-whatif .rv-why').innerText.startsWith('Cap of the fused tree cannot be 999')",
+        "document.querySelector('.rv-told').innerText.startsWith('Cap of the fused tree cannot be 999')",
         timeout=SOON,
     )
 

@@ -49,16 +49,16 @@ def test_a_change_is_drafted_anew_beside_the_step(asked):
     changes, position = asked.evaluate("asked.at(-1)")
     assert changes == {"prune_k": 3, "retrievers": "context"}
     assert position == asked.evaluate("p.model.steps[1].position")
-    asked.wait_for_selector(".rv-whatif .rv-why strong")
-    assert "accepted of" in asked.locator(".rv-whatif .rv-why").inner_text()
-    assert "it was the same" in asked.locator(".rv-whatif .rv-why").inner_text()
+    asked.wait_for_selector(".rv-told strong")
+    assert "accepted of" in asked.locator(".rv-told").inner_text()
+    assert "it was the same" in asked.locator(".rv-told").inner_text()
     assert asked.locator(".rv-whatif .rv-node").count() == asked.locator(".rv-split .rv-node").count()
 
 
 def test_what_cannot_be_is_told_in_the_panel(asked):
     asked.get_by_text("What if…").click()
     asked.get_by_label("k", exact=True).fill("2000")
-    asked.wait_for_function("document.querySelector('.rv-whatif .rv-why').textContent === 'k cannot be that large.'")
+    asked.wait_for_function("document.querySelector('.rv-told').textContent === 'k cannot be that large.'")
 
 
 def test_a_sweep_shows_m_for_several_values(asked):

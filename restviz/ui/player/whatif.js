@@ -14,7 +14,7 @@
       host.hidden = true;
       if (!ask) return;
       this.form = el("div", { class: "rv-fields" });
-      this.said = el("p", { class: "rv-why", role: "status" });
+      this.said = el("p", { class: "rv-told", role: "status" });
       this.picture = el("div", { class: "rv-tree" });
       this.tree = new RestViz.TreeView(this.picture, { onPoint: () => {} });
       this.which = el("select", { "aria-label": "Parameter to sweep" });
