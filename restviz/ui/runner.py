@@ -191,9 +191,11 @@ class Runner:
 
     def places(self, run: str, index: int, node: int) -> str:
         """`places` in the datastores that a node of step `index` is from, or an `error`."""
-        return self._answer(
-            lambda: {"places": self.engine.result().places(self._kept(run).trace, index, node)},
-        )
+        return self._answer(self._places, run, index, node)
+
+    def _places(self, run: str, index: int, node: int) -> dict[str, Any]:
+        trace = self._kept(run).trace
+        return {"places": self.engine.result().places(trace, index, node)}
 
     def _answer(self, ask: Callable[..., dict[str, Any]], *question: Any) -> str:
         try:

@@ -14,7 +14,7 @@
     if (model.isBaseline) return [["strong", "One forward, one token. "], ["", `Nothing is drafted in autoregressive decoding; this forward took ${time}.`]];
     const counts = RestViz.stages(step);
     if (counts && stage !== "verify") return staged(step, counts, stage);
-    const verified = step.nodes.fate.filter((fate) => !fate.startsWith("pruned")).length - 1;
+    const verified = RestViz.verified(step);
     const result = step.accepted.length
       ? `The target accepted ${plural(step.accepted.length, "drafted token")}${step.bonus === null ? "" : " and added one of its own"}: ${plural(emitted, "token")} in ${time}.`
       : `The target refused every draft and wrote its own token: ${plural(emitted, "token")} in ${time}.`;

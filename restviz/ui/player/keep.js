@@ -40,9 +40,9 @@
   /** One line a step, as CSV (RFC 4180). */
   function toTable(model) {
     const rows = model.steps.map((step) => {
-      const pruned = step.nodes.fate.filter((fate) => fate.startsWith("pruned")).length, t = step.times, first = model.start[step.index];
+      const t = step.times, first = model.start[step.index];
       const best = step.matches.reduce((a, b) => (b.length > (a?.length ?? 0) ? b : a), null);
-      return [step.index, step.position, model.emitted(step.index), step.accepted.length, step.nodes.fate.length - 1 - pruned, pruned + step.unrecorded,
+      return [step.index, step.position, model.emitted(step.index), step.accepted.length, RestViz.verified(step), RestViz.pruned(step) + step.unrecorded,
         best?.length ?? 0, best?.hits ?? 0, ...[t.retrieve, t.draft, t.fuse, t.forward, t.accept, t.other].map((x) => x.toFixed(3)),
         model.tokens.slice(first, first + model.emitted(step.index)).map((token) => token.text).join("")];
     });

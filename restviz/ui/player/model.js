@@ -21,6 +21,10 @@
     return header.datastores.filter((_, i) => flags & (1 << (STORE + i))).map((store) => store.name);
   }
 
+  /** How many of a step's nodes were pruned, and how many were verified, the root not counted. */
+  const pruned = (step) => step.nodes.fate.filter((fate) => fate.startsWith("pruned")).length;
+  const verified = (step) => step.nodes.fate.length - 1 - pruned(step);
+
   /** What a step with a draft model and retrievers did, stage by stage; null for every other step. */
   function stages(step) {
     if (!step.first || !step.first.k && !step.matches.length) return null;
@@ -157,5 +161,5 @@
     return { state: "identical", at: n };
   }
 
-  Object.assign(RestViz, { TraceModel, compare, origin, visible, method, stores, stages, DATASTORE, CONTEXT, MODEL });
+  Object.assign(RestViz, { TraceModel, compare, origin, visible, method, stores, pruned, verified, stages, DATASTORE, CONTEXT, MODEL });
 })((globalThis.RestViz = globalThis.RestViz || {}));

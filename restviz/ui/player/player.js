@@ -273,10 +273,9 @@
       const counts = RestViz.stages(step), stage = counts ? this.stage : "verify";
       this.drawStages(counts, stage);
       v.why.replaceChildren(...RestViz.why(model, step, stage).map(([tag, text]) => (tag ? el(tag, { text }) : text)));
-      const pruned = step.nodes.fate.filter((fate) => fate.startsWith("pruned")).length;
       this.tree.draw(model, step, v.pruned.checked, this.live, stage);
       v.pruned.parentNode.hidden = stage !== "verify";
-      v.prunedLabel.textContent = `show ${RestViz.count(pruned)} pruned`;
+      v.prunedLabel.textContent = `show ${RestViz.count(RestViz.pruned(step))} pruned`;
       v.unrecorded.textContent = step.unrecorded ? `${RestViz.count(step.unrecorded)} more not kept` : "";
       this.inspector.step(model, step, stage);
       this.charts.mark(current);

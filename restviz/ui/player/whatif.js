@@ -67,7 +67,7 @@
         if (this.step !== step || JSON.stringify(changes) !== JSON.stringify(this.changes)) return; // asked again meanwhile
         model.learn(text, bytes);
         this.tree.draw(model, other, false, false);
-        const size = (s) => s.nodes.fate.filter((fate) => !fate.startsWith("pruned")).length - 1;
+        const size = RestViz.verified;
         this.said.replaceChildren(el("strong", { text: `${plural(other.accepted.length, "token")} accepted of ${plural(size(other), "node")}` }),
           `; it was ${other.accepted.length === step.accepted.length && size(other) === size(step) ? "the same" : `${step.accepted.length} of ${size(step)}`}.`);
       } catch (error) { this.said.textContent = this.reason(error); }
