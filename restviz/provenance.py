@@ -24,10 +24,7 @@ def places(engine: Engine, trace: Trace, index: int, node: int, limit: int = SHO
     if not 0 <= index < len(trace.steps) or not 0 < node < len(trace.steps[index].nodes.token):
         raise RestvizError(f"Step {index} has no drafted node {node}.")
     step = trace.steps[index]
-    path, at = [], node
-    while at > 0:
-        path.insert(0, step.nodes.token[at])
-        at = step.nodes.parent[at]
+    path = [step.nodes.token[i] for i in step.nodes.path(node)]
     text = [*trace.header.prompt_ids, *trace.tokens][: step.position + 1]
     found = []
     for i, info in enumerate(trace.header.datastores):

@@ -52,6 +52,14 @@ class Nodes(Record):
     )
     fate: list[Fate]
 
+    def path(self, node: int) -> list[int]:
+        """Node indices from below the root down to `node`; empty for the root."""
+        nodes = []
+        while node > 0:
+            nodes.insert(0, node)
+            node = self.parent[node]
+        return nodes
+
 
 class Match(Record):
     """What one retriever found: the longest suffix of the text that occurs in it."""

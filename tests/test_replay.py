@@ -59,10 +59,7 @@ def logp(step):
 
 
 def paths(nodes):
-    found = [()]
-    for token, parent in zip(nodes.token[1:], nodes.parent[1:], strict=True):
-        found.append((*found[parent], token))
-    return found
+    return [tuple(nodes.token[i] for i in nodes.path(node)) for node in range(len(nodes.token))]
 
 
 @pytest.mark.parametrize("sampling", [{}, SAMPLED], ids=["greedy", "sampled"])
