@@ -38,6 +38,9 @@ class Settings(BaseModel):
         description="retrieval: most nodes a retriever adds to the tree, root not counted; REST's 64 suits a GPU, on a "
         "CPU every node costs time, and 15 with the root fill 16 rows",
     )
+    stores: str = Field(
+        "", description="retrieval: names of the open datastores to search, with commas between; empty is all"
+    )
     cap: int = Field(CAP, ge=1, le=1_000_000, description="REST: continuations read per step; more are sampled evenly")
 
     pld_n_max: int = Field(3, ge=1, le=64, description="PLD: longest suffix to look up in the text itself, tokens")

@@ -238,6 +238,23 @@ class Trace(Record):
         cut = any(trace.finish is None or trace.finish.reason in ("stopped", "failed") for trace in (self, other))
         return mine[:short] != theirs[:short] or (len(mine) != len(theirs) and not cut)
 
+    @classmethod
+    def of_tokens(cls, header: Header, tokens: list[int]) -> Trace:
+        """A trace that knows no more of a run than its text: one step, whose accepted path is the answer."""
+        n = len(tokens)
+        nodes = Nodes(
+            token=[header.prompt_ids[-1], *tokens],
+            parent=list(range(-1, n)),
+            source=[0] * (n + 1),
+            count=[0] * (n + 1),
+            logp=[None] * (n + 1),
+            target_p=[None] * (n + 1),
+            fate=["root", *["accepted"] * n],
+        )
+        position = len(header.prompt_ids) - 1
+        step = Step(index=0, position=position, nodes=nodes, accepted=list(range(1, n + 1)), bonus=None, times=Times())
+        return cls(header=header, steps=[step])
+
     def show(self, baseline: Trace | None = None, height: int = 900) -> None:
         """Show the player in a notebook, `height` pixels high, with `baseline` to compare with.  Raises TraceError."""
         try:

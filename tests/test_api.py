@@ -100,3 +100,12 @@ def test_the_parts_without_torch_stay_without_it():
         "assert not {'torch', 'transformers', 'gradio', 'plotly'} & sys.modules.keys(), 'heavy import'"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_run_searches_the_datastores_it_names(tiny_engine):
+    from restviz.drafters import MethodError
+
+    named = tiny_engine.generate("def add(", Settings(method="rest", chat=False, stores="corpus", max_new_tokens=4))
+    assert [store.name for store in named.header.datastores] == ["corpus"]
+    with pytest.raises(MethodError, match="no datastore “other” open here: choose from corpus"):
+        tiny_engine.stream("def add(", Settings(stores="corpus, other"))

@@ -18,6 +18,7 @@ CHANGES = (
     {"method": "pld", "pld_n_max": 2},
     {"method": "rest", "budget": 3, "length": 4},
     {"method": "rest", "n_min": 3},
+    {"method": "rest", "stores": "corpus"},
     {"method": "eagle", "draft_k": 3, "draft_depth": 2, "draft_nodes": 7},
     {"method": "assistant"},
     {"method": "rasd", "prune_k": 1},

@@ -16,6 +16,7 @@ from restviz.errors import RestvizError
 
 if TYPE_CHECKING:
     from restviz.api import Engine
+    from restviz.datastore import Datastore
     from restviz.settings import Settings
 
 __all__ = [
@@ -47,7 +48,16 @@ class Method(NamedTuple):
 def _rest(s: Settings, engine: Engine) -> Drafter:
     if not engine.datastores:
         raise MethodError("REST needs a datastore: name one with --datastore.")
-    return RestDrafter(engine.datastores, s.n_max, s.n_min, s.length, s.budget, s.cap)
+    return RestDrafter(_stores(s, engine), s.n_max, s.n_min, s.length, s.budget, s.cap)
+
+
+def _stores(s: Settings, engine: Engine) -> list[Datastore]:
+    """The datastores to search, in the engine's order."""
+    names = [name.strip() for name in s.stores.split(",") if name.strip()]
+    opened = [store.meta.name for store in engine.datastores]
+    if missing := [name for name in names if name not in opened]:
+        raise MethodError(f"There is no datastore “{missing[0]}” open here: choose from {', '.join(opened)}.")
+    return [store for store in engine.datastores if not names or store.meta.name in names]
 
 
 def _pld(s: Settings, engine: Engine) -> Drafter:
@@ -84,7 +94,7 @@ def _rasd(s: Settings, engine: Engine) -> Drafter:
     return RasdDrafter(model, [make(s, engine) for make in makers], s.prune_k or None, s.fused_cap or None, overlap)
 
 
-REST = ("n_max", "n_min", "length", "budget", "cap")
+REST = ("n_max", "n_min", "length", "budget", "cap", "stores")
 PLD = ("pld_n_max", "pld_n_min", "length", "budget")
 DRAFT = ("draft_k", "draft_depth", "draft_nodes")
 FUSION = ("draft_model", "retrievers", "prune_k", "fused_cap", "overlap")

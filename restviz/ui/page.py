@@ -16,6 +16,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read on import: no
 import gradio as gr
 
 import restviz
+from restviz.datastore import DATASTORES
 from restviz.drafters import METHODS
 from restviz.settings import Settings, SettingsError
 from restviz.ui.component import player, routes
@@ -25,7 +26,7 @@ from restviz.ui.runner import Runner
 SAMPLING = ("max_new_tokens", "temperature", "top_k", "top_p", "seed")
 GROUPS = {  # the fields of the form below the sampling's, and the heading above them
     "Retrieval": ("length", "budget"),
-    "REST": ("n_max", "n_min", "cap"),
+    "REST": ("n_max", "n_min", "cap", "stores"),
     "Prompt lookup": ("pld_n_max", "pld_n_min"),
     "Draft model": ("draft_k", "draft_depth", "draft_nodes"),
     "RASD": ("draft_model", "retrievers", "prune_k", "fused_cap", "overlap"),
@@ -41,6 +42,7 @@ LABELS = {
     "n_max": "Longest suffix",
     "n_min": "Shortest suffix",
     "cap": "Continuations read",
+    "stores": "Datastores",
     "pld_n_max": "Longest suffix in the text",
     "pld_n_min": "Shortest suffix in the text",
     "draft_k": "K, nodes a level",
@@ -94,6 +96,7 @@ def settings_from(values: dict[str, Any]) -> Settings:
     for name, label in LABELS.items():
         if values.get(name) is None:
             raise SettingsError(f"{label} is empty: give it a number.")
+    values = {name: ",".join(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
         return Settings(**values)
     except SettingsError as error:  # it names fields; people see labels
@@ -116,12 +119,10 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
         return runner.steps(str(run), int(start))
 
     def what_if(data: list) -> str:
-        run, changes, position = data
-        return runner.what_if(str(run), dict(changes), position)
+        return runner.what_if(*data)
 
     def places(data: list) -> str:
-        run, index, node = data
-        return runner.places(str(run), int(index), int(node))
+        return runner.places(*data)
 
     with gr.Blocks(title="RestViz", analytics_enabled=False, fill_width=True) as page:
         gr.HTML(
@@ -217,7 +218,7 @@ def what_if_fields() -> dict[str, list[dict[str, Any]]]:
         setting = Settings.model_fields[name]
         common = {"name": name, "label": LABELS[name], "text": setting.description}
         if isinstance(setting.default, str):
-            return common | {"choices": list(get_args(setting.annotation))}
+            return common | {"choices": ["", *DATASTORES] if name == "stores" else list(get_args(setting.annotation))}
         limits = {type(limit).__name__.lower(): limit for limit in setting.metadata}
         return common | {"min": limits["ge"].ge, "max": limits["le"].le}
 
@@ -237,6 +238,8 @@ def field(name: str) -> gr.Number | gr.Dropdown:
         "min_width": 120,
         "elem_id": f"rv-{name.replace('_', '-')}",
     }
+    if name == "stores":
+        return gr.Dropdown(list(DATASTORES), value=[], multiselect=True, **common)
     if isinstance(setting.default, str):
         return gr.Dropdown(list(get_args(setting.annotation)), value=setting.default, filterable=False, **common)
     return gr.Number(setting.default, step=0.05 if isinstance(setting.default, float) else 1, **common)

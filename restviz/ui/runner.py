@@ -29,10 +29,12 @@ from concurrent.futures import Future
 from contextlib import aclosing
 from typing import Any
 
+from pydantic import ValidationError
+
 from restviz.drafters import METHODS
 from restviz.errors import RestvizError
 from restviz.settings import recorded_settings
-from restviz.trace import Finish, Step, Trace
+from restviz.trace import Finish, Header, Step, Trace
 
 log = logging.getLogger("restviz.ui")
 
@@ -182,39 +184,55 @@ class Runner:
             raise KeyError("that run is no longer kept here; run it again")
         return json.dumps(recording.message(start), separators=(",", ":"))
 
-    def what_if(self, run: str, changes: dict[str, Any], position: int | None = None) -> str:
+    # Questions about a run bring with them what they are about, so nothing need be kept here, and a run from a file
+    # can be asked about like one that was just made.
+
+    def what_if(
+        self, header: dict[str, Any], tokens: list[int], changes: dict[str, Any], position: int | None = None
+    ) -> str:
         """The step at `position` with other drafting parameters; without a position what the whole run would gain.
 
-        `step` with `text` and `bytes` as in messages, or `M` and `forwards`, or an `error`.
+        `header` is the run's and `tokens` its answer.  Gives `step` with `text` and `bytes` as in messages, or `M` and
+        `forwards`, or an `error`.
         """
-        return self._answer(self._what_if, run, changes, position)
+        return self._answer(self._what_if, header, tokens, changes, position)
 
-    def places(self, run: str, index: int, node: int) -> str:
-        """`places` in the datastores that a node of step `index` is from, or an `error`."""
-        return self._answer(self._places, run, index, node)
+    def places(self, header: dict[str, Any], tokens: list[int], step: dict[str, Any], node: int) -> str:
+        """`places` in the datastores that a node of a step is from, or an `error`; `tokens`: the answer before it."""
+        return self._answer(self._places, header, tokens, step, node)
 
-    def _places(self, run: str, index: int, node: int) -> dict[str, Any]:
-        trace = self._kept(run).trace
-        return {"places": self.engine.result().places(trace, index, node)}
+    def _places(self, header: dict[str, Any], tokens: list[int], step: dict[str, Any], node: int) -> dict[str, Any]:
+        engine, trace = self._asked(header, tokens)
+        trace.steps.append(Step.model_validate(step))
+        return {"places": engine.places(trace, 1, node)}
 
     def _answer(self, ask: Callable[..., dict[str, Any]], *question: Any) -> str:
         try:
             return json.dumps(ask(*question), separators=(",", ":"))
         except Exception as error:
-            if not isinstance(error, RestvizError):
+            if isinstance(error, ValidationError):
+                error = RestvizError("This run cannot be asked about: what it says of itself is damaged.")
+            elif not isinstance(error, RestvizError):
                 log.exception("a question about a run failed")
             return json.dumps({"error": self.sentence(error)})
 
-    def _kept(self, run: str) -> Recording:
-        if run not in self.recordings:
-            raise RestvizError("That run is no longer kept here: run it again to ask about it.")
-        return self.recordings[run]
+    def _asked(self, header: dict[str, Any], tokens: list[int]) -> tuple[Any, Trace]:
+        """The engine, and the run that a question is about.  Raises RestvizError or ValidationError."""
+        if not self.engine.done():
+            raise RestvizError("The model is still loading: ask again in a moment.")
+        engine = self.engine.result()
+        trace = Trace.of_tokens(Header.model_validate(header), tokens)
+        info, ids = engine.target.info, [*trace.header.prompt_ids, *trace.tokens]
+        if len(ids) > info.context_window or not all(0 <= token < info.vocab_size for token in ids):
+            raise RestvizError(f"This run cannot be asked about: its text is none that {info.name} can read.")
+        return engine, trace
 
-    def _what_if(self, run: str, changes: dict[str, Any], position: int | None) -> dict[str, Any]:
-        trace = self._kept(run).trace
+    def _what_if(
+        self, header: dict[str, Any], tokens: list[int], changes: dict[str, Any], position: int | None
+    ) -> dict[str, Any]:
         if self.turn.locked():
             raise RestvizError("The model is busy with a run: ask again when it has ended.")
-        engine = self.engine.result()
+        engine, trace = self._asked(header, tokens)
         steps = engine.replay(trace, recorded_settings(trace).but(**changes), position)
         if position is None:
             emitted = [len(step.emitted) for step in steps]

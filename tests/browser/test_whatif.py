@@ -31,7 +31,6 @@ def asked(player):
         };
         window.p = RestViz.createPlayer(host, { whatIf, fields });
         p.open({ trace, baseline: null });
-        p.model.run = "one";
         p.seek(1);
     }""",
         [trace.model_dump(mode="json"), FIELDS],
@@ -86,7 +85,6 @@ def test_a_retrieved_node_shows_the_lines_it_is_from(player):
             { path: "a/b.py", record: 0, line: 12, before: "x = <b>", match: "1 + 2", after: "\\n" }] }];
         window.p = RestViz.createPlayer(host, { places });
         p.open({ trace, baseline: null });
-        p.model.run = "one";
         p.seek(1);
     }""",
         rasd_trace().model_dump(mode="json"),

@@ -22,6 +22,7 @@ def form(**changes):
         "length": 10,
         "budget": 64,
         "cap": 1000,
+        "stores": [],
         "pld_n_max": 3,
         "pld_n_min": 1,
         "draft_k": 8,
@@ -37,8 +38,9 @@ def form(**changes):
 
 
 def test_the_form_has_all_labels_and_gives_settings():
-    settings = settings_from(form(budget=32))
+    settings = settings_from(form(budget=32, stores=["answers", "python-code"]))
     assert settings.budget == 32
+    assert settings.stores == "answers,python-code"
     assert set(form()) == set(LABELS) | {"method", "chat"} == set(Settings.model_fields)
 
 

@@ -332,26 +332,65 @@ def test_stop_ends_all_methods_that_are_to_come():
     assert messages[-1]["end"]["reason"] == "stopped"
 
 
-def test_what_if_answers_for_a_run_that_is_kept(tiny_engine):
+def recorded(engine, **changes):
     from restviz.settings import Settings
 
-    base = Settings(method="rest", chat=False, n_min=1, max_new_tokens=24)
+    return engine.generate("def add(", Settings(method="rest", chat=False, n_min=1, max_new_tokens=24, **changes))
+
+
+def told(trace):
+    """What the page sends of a run."""
+    return trace.header.model_dump(mode="json"), trace.tokens
+
+
+def test_what_if_answers_for_any_run_it_is_told_of(tiny_engine):
+    trace = recorded(tiny_engine)
     runner = Runner(lambda: tiny_engine)
-    messages = play(collect(runner, prompt="def add(", make=lambda **changes: base.but(**changes)))
-    run = messages[-1]["run"]
-    again = tiny_engine.generate("def add(", base.but(budget=3))
+    runner.engine.result()
+    again = recorded(tiny_engine, budget=3)
     for step in again.steps[1:]:
-        answer = json.loads(runner.what_if(run, {"budget": 3}, step.position))
+        answer = json.loads(runner.what_if(*told(trace), {"budget": 3}, step.position))
         assert answer["step"]["nodes"]["token"] == step.nodes.token
         assert answer["step"]["accepted"] == step.accepted
         assert {str(token) for token in step.nodes.token} <= answer["text"].keys()
-    assert json.loads(runner.what_if(run, {"budget": 3})) == {
+    assert json.loads(runner.what_if(*told(trace), {"budget": 3})) == {
         "M": pytest.approx(again.mean_generated_length),
         "forwards": again.forwards,
     }
     for bad, words in (({"budget": 0}, "budget cannot be 0"), ({"seed": 3}, "not the sampling")):
-        assert words in json.loads(runner.what_if(run, bad, 30))["error"]
-    assert "no longer kept" in json.loads(runner.what_if("gone", {}, 30))["error"]
+        assert words in json.loads(runner.what_if(*told(trace), bad, 30))["error"]
+
+
+def test_questions_about_what_is_no_run_get_a_sentence(tiny_engine):
+    trace = recorded(tiny_engine)
+    runner = Runner(lambda: tiny_engine)
+    runner.engine.result()
+    header, tokens = told(trace)
+    for bad in (({}, tokens), (header, [10**9]), (header, [-1]), (header, tokens * 1000)):
+        assert "cannot be asked about" in json.loads(runner.what_if(*bad, {}))["error"]
+    other = header | {"model": header["model"] | {"name": "other"}}
+    assert "run is of other" in json.loads(runner.what_if(other, tokens, {}))["error"]
+
+
+def test_places_are_told_for_a_step_that_is_sent(tiny_engine):
+    trace = recorded(tiny_engine)
+    runner = Runner(lambda: tiny_engine)
+    runner.engine.result()
+    header, tokens = told(trace)
+    for step in trace.steps[1:]:
+        before = tokens[: step.position + 1 - len(trace.header.prompt_ids)]
+        for node in [i for i, source in enumerate(step.nodes.source) if source]:
+            answer = json.loads(runner.places(header, before, step.model_dump(mode="json"), node))
+            assert answer == {"places": json.loads(json.dumps(tiny_engine.places(trace, step.index, node)))}
+    assert "damaged" in json.loads(runner.places(header, tokens, {}, 1))["error"]
+
+
+def test_questions_wait_for_the_model(tiny_engine):
+    gate = threading.Event()
+    runner = Runner(lambda: gate.wait() and tiny_engine)
+    trace = recorded(tiny_engine)
+    assert "still loading" in json.loads(runner.what_if(*told(trace), {}))["error"]
+    gate.set()
 
 
 def test_what_if_waits_for_no_run(tiny_engine):
@@ -360,7 +399,7 @@ def test_what_if_waits_for_no_run(tiny_engine):
         runner = Runner(lambda: ScriptedEngine(gate))
         messages = runner.run("a", "p", settings())
         first = json.loads(await anext(messages))
-        answer = json.loads(runner.what_if(first["run"], {}, 3))
+        answer = json.loads(runner.what_if(first["header"], [], {}, 3))
         runner.stop("a")
         async for _ in messages:
             pass

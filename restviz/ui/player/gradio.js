@@ -13,6 +13,8 @@
     });
   }
 
+  const ids = (model) => model.tokens.map((token) => token.id);
+
   function answer(text) {
     const data = JSON.parse(text);
     if (data.error) throw new Error(data.error);
@@ -24,8 +26,8 @@
       plotly: loadScript(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
       isDark: () => document.body.classList.contains("dark"),
       fields,
-      whatIf: async (model, changes, position) => answer(await server.what_if([model.run, changes, position])),
-      places: async (model, step, node) => answer(await server.places([model.run, step.index, node])).places,
+      whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position])),
+      places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
       template: new URL(base + "export.html", document.baseURI).href,
     });
     new MutationObserver(() => player.theme()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
@@ -41,7 +43,6 @@
       if (!model) {
         if (message.baseline) player.setBaseline(await baseline(message.baseline));
         models.set(message.run, (model = player.start(message.header, message)));
-        model.run = message.run;
       }
       message.steps.forEach((step, k) => {
         if (message.from + k === model.steps.length) player.push(step, message.text, message.bytes, message.at[k]);

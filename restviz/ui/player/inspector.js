@@ -108,7 +108,7 @@
       const look = step.looks.find((look) => look.node === (node === 0 ? 0 : parent));
       if (look) parts.push(this.choices(model, look, token, model.label(nodes.token[look.node])));
       clearTimeout(this.timer);
-      if (this.ask && model.run && node > 0 && nodes.source[node] & RestViz.DATASTORE) {
+      if (this.ask && node > 0 && nodes.source[node] & RestViz.DATASTORE) {
         const places = el("div", { class: "rv-places" });
         parts.push(places);
         this.timer = setTimeout(() => this.places(places, model, step, node), PATIENCE);

@@ -69,7 +69,6 @@
       this.steps = [];
       this.finish = null;
       this.check = null;      // see `Check` in restviz/trace.py
-      this.run = null;        // the server's name for it, when it was made in this session
       this.answer = null;     // the decoded answer, special tokens left out, once it is whole
       this.text = {};
       this.bytes = {};

@@ -8,7 +8,7 @@
   const POINTS = 9;     // values of a sweep, spread evenly on a logarithmic scale
 
   class WhatIf {
-    /** @param ask see above; fields: for each method [{name, label, text, min, max} or {…, choices}] */
+    /** @param ask see above; fields: for each method [{name, label, text, min, max} or {…, choices}], a choice “” is “all” */
     constructor(host, { ask, fields, isLive }) {
       Object.assign(this, { host, ask, fields, isLive });
       host.hidden = true;
@@ -29,7 +29,7 @@
     show(model, step) {
       if (!this.ask) return;
       const fields = this.fields[model.header.method] ?? [];
-      this.host.hidden = !fields.length || this.isLive() || step.index === 0 || !model.run;
+      this.host.hidden = !fields.length || this.isLive() || step.index === 0;
       if (this.host.hidden) return;
       if (this.model !== model) {
         this.changes = {};
@@ -48,7 +48,7 @@
         this.refresh();
       };
       const input = choices
-        ? el("select", { title: text, on: { change } }, ...choices.map((choice) => el("option", { value: choice, text: choice, selected: choice === value })))
+        ? el("select", { title: text, on: { change } }, ...choices.map((choice) => el("option", { value: choice, text: choice || "all", selected: choice === (value ?? "") })))
         : el("input", { type: "number", min, max, value, title: text, on: { input: change } });
       return el("label", { class: "rv-small" }, label, input);
     }
