@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from restviz.errors import RestvizError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Fate = Literal["root", "accepted", "rejected", "pruned_first_token", "pruned_budget"]
 FinishReason = Literal["eos", "max_new_tokens", "context_window", "stopped", "failed"]
@@ -156,7 +156,9 @@ class Environment(Record):
     bit_exact: bool | None = Field(description="tree forward = token-by-token forward to the last bit (probe at load)")
     threads: int
     versions: dict[str, str]
-    calibration: dict[str, float] = Field({}, description="what the choice of dtype was based on, milliseconds")
+    forward_ms: dict[int, float] = Field(
+        {}, description="measured milliseconds of a tree forward by its number of rows, after a short text"
+    )
 
 
 class DatastoreInfo(Record):
@@ -166,7 +168,7 @@ class DatastoreInfo(Record):
 
 
 class Header(Record):
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     created: str = Field(description="UTC, ISO 8601")
     method: str
     parameters: dict[str, int | float | str | bool | None]
@@ -292,7 +294,11 @@ class Trace(Record):
         version = header.get("schema_version") if isinstance(header, dict) else None
         if version is None:
             raise TraceError(f"{path} is not a RestViz trace: it has no header with a schema version.")
-        if version != SCHEMA_VERSION:
+        if version == 1:  # what forwards cost was told in another way
+            header["schema_version"] = SCHEMA_VERSION
+            if isinstance(header.get("environment"), dict):
+                header["environment"].pop("calibration", None)
+        elif version != SCHEMA_VERSION:
             raise TraceError(
                 f"{path} has trace schema version {version} and this RestViz reads version {SCHEMA_VERSION}: "
                 "record the run again, or open it with the RestViz that made it."

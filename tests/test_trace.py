@@ -22,7 +22,7 @@ def test_what_is_saved_is_loaded(trace, tmp_path, name):
 
 
 def test_counts_of_a_run(trace):
-    assert trace.header.schema_version == 1
+    assert trace.header.schema_version == 2
     assert len(trace.tokens) == 12 or trace.finish.reason == "eos"
     assert trace.forwards == len(trace.steps) - 1
     assert trace.steps[0].nodes.fate == ["root"]
@@ -75,7 +75,7 @@ def test_unusable_files_are_refused_in_one_sentence(trace, tmp_path):
         "other.json": (b"[1, 2]", "no header with a schema version"),
         "newer.json": (
             json.dumps(data | {"header": data["header"] | {"schema_version": 99}}).encode(),
-            "version 99 and this RestViz reads version 1",
+            "version 99 and this RestViz reads version 2",
         ),
         "damaged.json": (json.dumps(data | {"steps": [{"index": "x"}]}).encode(), "damaged: steps"),
     }
@@ -85,3 +85,15 @@ def test_unusable_files_are_refused_in_one_sentence(trace, tmp_path):
         with pytest.raises(TraceError, match=sentence) as error:
             Trace.load(tmp_path / name)
         assert str(error.value).count("\n") == 0
+
+
+def test_a_trace_of_version_1_opens(trace, tmp_path):
+    raw = json.loads(trace.model_dump_json())
+    raw["header"]["schema_version"] = 1
+    raw["header"]["environment"]["calibration"] = {"fp32 1 row": 80.0}
+    (tmp_path / "old.json").write_text(json.dumps(raw))
+    assert Trace.load(tmp_path / "old.json") == trace
+    raw["header"]["environment"] = 3
+    (tmp_path / "old.json").write_text(json.dumps(raw))
+    with pytest.raises(TraceError, match="damaged"):
+        Trace.load(tmp_path / "old.json")

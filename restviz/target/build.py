@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import platform
 import re
@@ -17,12 +16,12 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from restviz.assets import cache_dir
 from restviz.datastore import vocabulary_fingerprint
 from restviz.target.attention import EXACT
+from restviz.target.cost import forward_times
 from restviz.target.load import Source, TargetError, pretrained_tokenizer, resolve
 from restviz.target.model import Target, cache_argument
-from restviz.target.probe import is_bit_exact, row_limit, time_forwards
+from restviz.target.probe import is_bit_exact, row_limit
 from restviz.target.products import exact_products, pack
 from restviz.trace import Environment, ModelInfo
 
@@ -52,46 +51,33 @@ def load_target(name: str = "default", device: str = "auto", dtype: str = "auto"
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     source = resolve(name)
-    if dtype != "auto":
-        return _checked(_load(source, device, dtype, attention))
-    if device != "cpu":
-        return _checked(_load(source, device, "bf16" if device.startswith("cuda") else "fp16", attention))
-    return _checked(_faster(source, attention))
+    if dtype == "auto" and device == "cpu":
+        return _checked(source, _faster(source, attention))
+    if dtype == "auto":
+        dtype = "bf16" if device.startswith("cuda") else "fp16"
+    return _checked(source, _load(source, device, dtype, attention))
 
 
 def _faster(source: Source, attention: str) -> Target:
-    """The dtype with the smaller geometric mean of a one-row and a 32-row forward: a plain and a verification step.
-
-    Measured once and remembered in the cache's calibration.json, so that a busy moment does not change the dtype, and
-    with it the text of a near-tie, from one start to the next.
-    """
-    key = " ".join([source.revision or source.spec, _device_name("cpu"), str(torch.get_num_threads()), attention])
-    key += f" torch {version('torch')}"
-    memory = cache_dir() / "calibration.json"
-    try:
-        known = json.loads(memory.read_text())
-    except (OSError, ValueError):  # not there, or damaged: measured anew
-        known = {}
-    if key in known:
-        target = _load(source, "cpu", known[key]["dtype"], attention)
-        target.environment.calibration = known[key]["ms"]
-        return target
-    log.info("measuring which of fp32 and bf16 is faster on this CPU, once")
-    best, calibration = None, {}
+    """The dtype with the smaller geometric mean of a one-row and a 32-row forward: a plain and a verification step."""
+    loaded: dict[str, Target] = {}
+    mean = {}
     for dtype in ("fp32", "bf16"):
-        target = _load(source, "cpu", dtype, attention)
-        times = time_forwards(target)
-        calibration |= {f"{dtype} {rows} row{'s' * (rows > 1)}": round(ms, 2) for rows, ms in times.items()}
-        mean = statistics.geometric_mean([times[1], times[max(times)]])
-        if best is None or mean < best[0]:
-            best = (mean, target)
-    target = best[1]
-    target.environment.calibration = calibration
-    partial = memory.with_suffix(".partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text(json.dumps(known | {key: {"dtype": target.environment.dtype, "ms": calibration}}, indent=1))
-    partial.replace(memory)
-    return target
+
+        def load(dtype: str = dtype) -> Target:
+            log.info("measuring how fast %s is on this CPU, once", dtype)
+            return loaded.setdefault(dtype, _load(source, "cpu", dtype, attention))
+
+        times = forward_times(_key(source, "cpu", dtype, attention), load, (1, 32))
+        mean[dtype] = statistics.geometric_mean(times.values())
+    best = min(mean, key=mean.get)
+    return loaded.get(best) or _load(source, "cpu", best, attention)
+
+
+def _key(source: Source, device: str, dtype: str, attention: str) -> str:
+    """Names what a forward's cost depends on."""
+    machine = f"{_device_name(device)}, {torch.get_num_threads()} threads"
+    return f"{source.revision or source.spec}, {machine}, {attention}, torch {version('torch')}, {dtype}"
 
 
 def _load(source: Source, device: str, dtype: str, attention: str) -> Target:
@@ -176,10 +162,13 @@ def _weights(source: Source, dtype: str, attention: str) -> PreTrainedModel:
         ) from error
 
 
-def _checked(target: Target) -> Target:
+def _checked(source: Source, target: Target) -> Target:
+    """The target with what was found out about it in its `environment`.  Raises TargetError when it cannot verify."""
     gc.collect()  # the dtype that lost
+    env = target.environment
     try:
-        target.environment.bit_exact = is_bit_exact(target)
+        env.bit_exact = is_bit_exact(target)
+        env.forward_ms = forward_times(_key(source, env.device, env.dtype, env.attention), lambda: target)
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         raise TargetError(
             f"{type(target.model).__name__} cannot verify a draft tree with {target.environment.attention} attention "

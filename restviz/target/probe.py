@@ -1,4 +1,4 @@
-"""Measurements at load: which dtype is faster here, how many rows keep their order of summation, is it bit-exact.
+"""Measurements at load: how long a forward takes, how many rows keep their order of summation, is it bit-exact.
 
 All are of this model on this machine, take about a second each, and end up in the trace's header.
 """
@@ -16,7 +16,6 @@ from restviz.target.model import Target
 from restviz.tree import TokenTree, from_paths, root_only
 
 CONTEXT = 64  # committed tokens in a timed forward
-ROWS = (1, 8, 16, 32)  # rows of a timed forward
 REPEATS = 3
 
 
@@ -43,7 +42,7 @@ def row_limit(model: nn.Module) -> int | None:
     return limit or None
 
 
-def time_forwards(target: Target, rows: tuple[int, ...] = ROWS, context: int = CONTEXT) -> dict[int, float]:
+def time_forwards(target: Target, rows: tuple[int, ...], context: int = CONTEXT) -> dict[int, float]:
     """Least milliseconds of a tree forward for each number of rows, after `context` committed tokens.
 
     The least of a few, since whatever else the machine does can only add to it.

@@ -73,6 +73,17 @@ def test_a_trace_is_opened_from_its_file(player, tmp_path, ending):
     assert player.locator(".rv-middle").is_visible()
 
 
+def test_a_trace_of_version_1_opens(player, tmp_path):
+    raw = rest_trace().model_dump(mode="json")
+    raw["header"]["schema_version"] = 1
+    raw["header"]["environment"]["calibration"] = {"fp32 1 row": 80.0}
+    (tmp_path / "old.json").write_text(json.dumps(raw))
+    choose(player, tmp_path / "old.json")
+    player.wait_for_function("p.model?.finish")
+    again = Trace.load(kept(player, "Trace", tmp_path))
+    assert again == rest_trace()
+
+
 def test_a_kept_autoregressive_run_is_a_baseline(player, tmp_path):
     choose(player, baseline_trace(rest_trace().tokens).save(tmp_path / "base.json"))
     player.wait_for_function("p.model?.finish")
@@ -83,7 +94,7 @@ def test_a_kept_autoregressive_run_is_a_baseline(player, tmp_path):
 def damaged(kind):
     raw = rest_trace().model_dump(mode="json")
     if kind == "newer":
-        raw["header"]["schema_version"] = 2
+        raw["header"]["schema_version"] = 3
     elif kind == "headless":
         del raw["header"]
     elif kind == "damaged":
@@ -99,7 +110,7 @@ def damaged(kind):
     [
         ("text", "is not a RestViz trace: it is not (gzipped) JSON or it is cut short."),
         ("cut", "is not a RestViz trace: it is not (gzipped) JSON or it is cut short."),
-        ("newer", "has trace schema version 2 and this page reads version 1"),
+        ("newer", "has trace schema version 3 and this page reads version 2"),
         ("headless", "it has no header with a schema version."),
         ("damaged", "is damaged"),
         ("empty", "is damaged"),

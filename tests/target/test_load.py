@@ -8,6 +8,7 @@ import torch
 from tokenizers import Tokenizer, models
 
 from restviz.target.build import load_target
+from restviz.target.cost import ROWS
 from restviz.target.load import TargetError, load_tokenizer, resolve
 from restviz.target.probe import is_bit_exact, row_limit, time_forwards
 from restviz.target.text import TokenText
@@ -45,22 +46,26 @@ def test_what_is_loaded_is_described(tiny, tiny_folder):
     assert tiny.eos == {tiny.tokenizer.eos_token_id}
 
 
-def test_the_dtype_is_calibrated_on_a_cpu_once(tiny_folder, tmp_path, monkeypatch):
+def test_the_dtype_is_the_faster_one_on_a_cpu_and_stays_it(tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("RESTVIZ_CACHE", str(tmp_path))
-    target = load(str(tiny_folder), "cpu", "auto", "auto")
-    calibration = target.environment.calibration
-    assert {"fp32 1 row", "fp32 32 rows", "bf16 1 row", "bf16 32 rows"} <= calibration.keys()
-    cost = {d: calibration[f"{d} 1 row"] * calibration[f"{d} 32 rows"] for d in ("fp32", "bf16")}
-    assert target.environment.dtype == min(cost, key=cost.get)
-    assert target.environment.attention == "exact"
+    environment = load(str(tiny_folder), "cpu", "auto", "auto").environment
+    memory = tmp_path / "forwards.json"
+    known = json.loads(memory.read_text())
+    cost = {key.split(", ")[-1]: times["1"] * times["32"] for key, times in known.items()}
+    assert environment.dtype == min(cost, key=cost.get)
+    assert environment.attention == "exact"
+    assert list(environment.forward_ms) == list(ROWS)
+    assert all(ms > 0 for ms in environment.forward_ms.values())
 
-    other = {"fp32": "bf16", "bf16": "fp32"}[target.environment.dtype]
-    memory = tmp_path / "calibration.json"
-    memory.write_text(memory.read_text().replace(f'"dtype": "{target.environment.dtype}"', f'"dtype": "{other}"'))
+    other = {"fp32": "bf16", "bf16": "fp32"}[environment.dtype]
+    quick = {str(rows): 1e-6 * rows for rows in ROWS}
+    memory.write_text(json.dumps({key: quick if key.endswith(other) else times for key, times in known.items()}))
     again = load(str(tiny_folder), "cpu", "auto", "auto").environment
-    assert (again.dtype, again.calibration) == (other, calibration), "what was measured once is remembered"
-    memory.write_text("{")
-    assert load(str(tiny_folder), "cpu", "auto", "auto").environment.calibration.keys() == calibration.keys()
+    assert again.dtype == other, "what was measured once is remembered"
+    assert again.forward_ms == {rows: 1e-6 * rows for rows in ROWS}
+    for damage in ("{", "[]", '{"a": 1}'):
+        memory.write_text(damage)
+        assert list(load(str(tiny_folder), "cpu", "fp32", "auto").environment.forward_ms) == list(ROWS)
 
 
 def test_choices_that_are_not_possible_are_one_sentence(tiny_folder):

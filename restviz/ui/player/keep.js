@@ -3,7 +3,7 @@
   "use strict";
   const { el } = RestViz;
 
-  const SCHEMA = 1; // of restviz/trace.py
+  const SCHEMAS = [1, 2]; // of restviz/trace.py
   const RUNS = /\.open\(\/\* runs \*\/\)/; // where they go in the template of restviz/ui/export.py
 
   /** The trace of a run, as restviz/trace.py writes it. */
@@ -25,12 +25,14 @@
     } catch {
       throw new Error(`${file.name} is not a RestViz trace: it is not (gzipped) JSON or it is cut short.`);
     }
-    const version = trace?.header?.schema_version;
+    const header = trace?.header, version = header?.schema_version;
     if (version === undefined) throw new Error(`${file.name} is not a RestViz trace: it has no header with a schema version.`);
-    if (version !== SCHEMA) throw new Error(`${file.name} has trace schema version ${version} and this page reads version ${SCHEMA}: record the run again, or open it with the RestViz that made it.`);
+    if (!SCHEMAS.includes(version)) throw new Error(`${file.name} has trace schema version ${version} and this page reads version ${SCHEMAS.at(-1)}: record the run again, or open it with the RestViz that made it.`);
     const shaped = Array.isArray(trace.steps) && Array.isArray(trace.header.prompt_ids) && trace.header.environment && trace.steps.every((step) =>
       step.nodes && step.times && Array.isArray(step.accepted) && Array.isArray(step.looks) && Array.isArray(step.matches) && step.nodes.token?.length === step.nodes.parent?.length);
     if (!shaped || !trace.steps.length) throw new Error(`${file.name} is damaged: its steps are not what a trace has there.`);
+    header.schema_version = SCHEMAS.at(-1); // what forwards cost was told in another way in version 1
+    delete header.environment.calibration;
     return trace;
   }
 
