@@ -11,14 +11,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from restviz.decode import record
 from restviz.drafters import METHODS, Context, Draft
 from restviz.settings import Settings, SettingsError, recorded_settings
 from restviz.trace import Look, Step, Times, Trace
+from restviz.tree import from_paths
 
 if TYPE_CHECKING:
     from restviz.api import Engine
+
+CHUNK = 64  # rows of a forward over recorded text
 
 
 def replay(engine: Engine, trace: Trace, settings: Settings, position: int | None = None) -> Iterator[Step]:
@@ -37,7 +41,7 @@ def replay(engine: Engine, trace: Trace, settings: Settings, position: int | Non
     if not len(prompt) < count <= len(text):
         raise SettingsError(f"The run has no step at position {count - 1}.")
     known = [(look.token, look.p) for step in trace.steps for look in step.looks]  # one for each token of the answer
-    features = _features(engine, text[:-1].tolist(), drafter.taps)
+    features = _features(engine, text[:-1].tolist(), len(prompt), drafter.taps)
     while count < len(text):
         hidden = None if features is None else features[seen : count - 1]
         draft = drafter.propose(Context(text[:count], limit - count, hidden))
@@ -60,10 +64,12 @@ def _comparable(engine: Engine, trace: Trace, settings: Settings) -> None:
         raise SettingsError("Only the method and what it drafts with can be changed after a run, not the sampling.")
 
 
-def _features(engine: Engine, ids: list[int], taps: tuple[int, ...]):
+def _features(engine: Engine, ids: list[int], prompt: int, taps: tuple[int, ...]) -> torch.Tensor | None:
     """[t, features] of all tokens, as `Session.hidden` gives them; None when nobody reads them.
 
-    Those asked for last are kept with the engine: most questions are about one run.
+    The first `prompt` tokens are read as one and the others as draft trees are, so that the features are those that the
+    run had, to the last bit where the target is bit-exact: a draft model can turn the smallest difference into another
+    tree.  Those asked for last are kept with the engine: most questions are about one run.
     """
     if not taps:
         return None
@@ -72,9 +78,15 @@ def _features(engine: Engine, ids: list[int], taps: tuple[int, ...]):
     with engine.lock:
         session = engine.target.session(len(ids), taps)
         try:
-            session.prefill(ids)
-            engine.remembered = (ids, taps), session.hidden
-            return session.hidden
+            session.prefill(ids[:prompt])
+            parts = [session.hidden]
+            for start in range(prompt, len(ids), CHUNK):
+                root, *rest = ids[start : start + CHUNK]
+                session.forward(from_paths(root, [rest]), last_only=True)
+                session.commit(list(range(len(rest) + 1)))
+                parts.append(session.hidden)
+            engine.remembered = (ids, taps), torch.cat(parts)
+            return engine.remembered[1]
         finally:
             session.release()
 

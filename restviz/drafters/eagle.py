@@ -12,7 +12,7 @@ A checkpoint is a folder with config.json and model.safetensors or pytorch_model
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from restviz.drafters.base import Context
 from restviz.drafters.model import DraftRows
 from restviz.errors import RestvizError
 from restviz.target.model import Target
-from restviz.target.products import Product, pack, packed
+from restviz.target.products import Product, pack, packed, quantised
 
 
 class HeadError(RestvizError):
@@ -54,12 +54,13 @@ class Attention(nn.Module):
 
     def project(self, x: torch.Tensor, rope: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Rotated queries [heads, n, d], rotated keys and values [kv_heads, n, d]."""
-        n = len(x)
-        q = self.q_proj(x).view(n, self.heads, self.dim).transpose(0, 1)
-        k = self.k_proj(x).view(n, self.kv_heads, self.dim).transpose(0, 1)
-        v = self.v_proj(x).view(n, self.kv_heads, self.dim).transpose(0, 1)
-        q, k = apply_rotary_pos_emb(q[None], k[None], *rope)
-        return q[0], k[0], v
+        return self.split(torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1), rope)
+
+    def split(self, qkv: torch.Tensor, rope: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """`project`, from queries, keys and values beside each other [n, (heads + 2 kv_heads) × d]."""
+        parts = qkv.view(len(qkv), -1, self.dim).transpose(0, 1).split([self.heads, self.kv_heads, self.kv_heads])
+        q, k = apply_rotary_pos_emb(parts[0][None], parts[1][None], *rope)
+        return q[0], k[0], parts[2]
 
 
 class Layer(nn.Module):
@@ -106,6 +107,9 @@ class EagleHead(nn.Module):
         x = self.fc(torch.cat([embedding, feature], dim=-1))
         return x, x
 
+    def project(self, x: torch.Tensor, rope: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        return self.layer.self_attn.project(x, rope)
+
     def rope(self, positions: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return self.rotary(like, positions[None])
 
@@ -113,6 +117,42 @@ class EagleHead(nn.Module):
         """The next features [n, d], from attention's output [n, heads × head_dim]."""
         x = residual + self.layer.self_attn.o_proj(attended)
         return x + self.layer.mlp(self.layer.post_attention_layernorm(x))
+
+
+class Quick:
+    """The arithmetic of a head for the few rows of a draft on a CPU: int8 products, merged where they read the same.
+
+    The keys and values of committed tokens do not come from it: the rounding of activations depends on the rows that
+    are multiplied together, and what a draft is made from must not depend on the steps by which the text came about.
+    """
+
+    def __init__(self, net: EagleHead, lm_head: torch.Tensor):
+        attention, mlp = net.layer.self_attn, net.layer.mlp
+        qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
+        biases = None if qkv[0].bias is None else torch.cat([part.bias for part in qkv])
+        self.net = net
+        self.fc = None if net.eagle3 else quantised(net.fc.weight, net.fc.bias)
+        self.qkv = quantised(torch.cat([part.weight for part in qkv]), biases)
+        self.o = quantised(attention.o_proj.weight)
+        self.gate_up = quantised(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]))
+        self.down = quantised(mlp.down_proj.weight)
+        self.logits = quantised(lm_head)
+        needed = (self.qkv, self.o, self.gate_up, self.down, self.logits, self.fc or net.eagle3)
+        self.possible = all(needed)
+
+    def inputs(self, embedding: torch.Tensor, feature: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.fc is None:
+            return self.net.inputs(embedding, feature)
+        x = self.fc(torch.cat([embedding, feature], dim=-1))
+        return x, x
+
+    def project(self, x: torch.Tensor, rope: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        return self.net.layer.self_attn.split(self.qkv(x), rope)
+
+    def output(self, attended: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        x = residual + self.o(attended)
+        gate, up = self.gate_up(self.net.layer.post_attention_layernorm(x)).chunk(2, dim=-1)
+        return x + self.down(self.net.layer.mlp.act_fn(gate) * up)
 
 
 @dataclass(frozen=True)
@@ -125,6 +165,7 @@ class Head:
     embedding: torch.Tensor  # [vocab, d]
     lm_head: torch.Tensor  # [v, d], the rows of the draft vocabulary
     taps: tuple[int, ...]
+    quick: Quick | None = None  # None: draft rows go through `net` too
 
     @cached_property
     def logits(self) -> Product:
@@ -137,6 +178,7 @@ class Eagle:
 
     def __init__(self, head: Head):
         self.head, self.net, self.taps, self.ids = head, head.net, head.taps, head.ids
+        self.guess = head.quick or head.net  # what the rows of a draft go through
         self.device = head.embedding.device
         self.keys = self.values = None  # [kv_heads, capacity, head_dim]
         self.committed = 0  # pairs of committed tokens in them; draft rows come behind
@@ -151,7 +193,7 @@ class Eagle:
         if self.net.eagle3:
             features = self.net.fc(features)
         positions = np.arange(start, start + new)
-        hidden = self._forward(tokens[start + 1 :].tolist(), features, positions, start, only_last=True)
+        hidden = self._forward(tokens[start + 1 :].tolist(), features, positions, start)
         self.committed, self.rows = start + new, DraftRows()
         self.features = hidden  # [1 + draft rows, d], the root's first
         return self._logits(hidden)[0]
@@ -167,27 +209,32 @@ class Eagle:
         self.features = torch.cat([self.features, hidden])
         return self._logits(hidden)
 
-    def _forward(self, tokens, features, positions, row, visible=None, only_last=False) -> torch.Tensor:
-        """Features [n, d] after rows put at `row` of the cache, which see what `visible` (bool[n, row + n]) says.
+    def _forward(self, tokens, features, positions, row, visible=None) -> torch.Tensor:
+        """Features [n, d] after draft rows put at `row` of the cache, which see what `visible` (bool[n, row + n]) says.
 
-        With `only_last` [1, d] those of the last row, which sees everything: a head has one layer, so of rows before it
-        only keys and values matter.
+        Without it the rows are committed: [1, d] after the last, which sees everything.  A head has one layer, so of
+        the rows before it only keys and values matter.
         """
+        net = self.net if visible is None else self.guess
         stop = row + len(tokens)
         embedding = F.embedding(torch.tensor(tokens, device=self.device), self.head.embedding)
-        x, residual = self.net.inputs(embedding, features)
-        q, k, v = self.net.layer.self_attn.project(x, self.net.rope(torch.from_numpy(positions).to(self.device), x))
+        x, residual = net.inputs(embedding, features)
+        q, k, v = net.project(x, [table[:, positions] for table in self.rope])
         self.keys[:, row:stop], self.values[:, row:stop] = k, v
-        if only_last:
+        if visible is None:
             q, residual = q[:, -1:], residual[-1:]
-        mask = None if visible is None else torch.from_numpy(visible).to(self.device)
-        attended = F.scaled_dot_product_attention(
-            q[None], self.keys[None, :, :stop], self.values[None, :, :stop], mask, enable_gqa=True
-        )
-        return self.net.output(attended[0].transpose(0, 1).flatten(1), residual)
+        keys, values = self.keys[:, :stop], self.values[:, :stop]
+        heads, n, d = q.shape
+        score = q.reshape(len(keys), -1, d) @ keys.transpose(1, 2) * d**-0.5  # queries that share a key lie together
+        if visible is not None:
+            hidden = torch.from_numpy(~visible).to(self.device)
+            score = score.view(len(keys), -1, n, stop).masked_fill_(hidden, float("-inf")).view_as(score)
+        attended = (score.softmax(-1) @ values).view(heads, n, d)
+        return self.guess.output(attended.transpose(0, 1).flatten(1), residual)
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.head.logits(self.net.norm(hidden) if self.net.eagle3 else hidden)
+        logits = self.head.quick.logits if self.head.quick else self.head.logits
+        return logits(self.net.norm(hidden) if self.net.eagle3 else hidden)
 
     def _reserve(self, rows: int) -> None:
         """Make room for so many rows, and for the draft rows that usually come behind."""
@@ -199,6 +246,7 @@ class Eagle:
             if old:
                 new[:, :old] = before
         self.keys, self.values = grown
+        self.rope = self.net.rope(torch.arange(rows + 128, device=self.device), self.head.embedding)
 
 
 HEADS = Path(__file__).parent.parent / "heads"  # the heads that RestViz ships, a folder for each target's name
@@ -210,8 +258,9 @@ def head_for(name: str, target: Target) -> Head | None:
     if name == "none" or (name == "auto" and not (shipped / "config.json").exists()):
         return None
     head = load_head(str(shipped) if name == "auto" else name, target.model, target.info.name)
+    quick = Quick(head.net, head.lm_head)  # before the weights are packed
     pack(head.net)
-    return head
+    return replace(head, quick=quick if quick.possible else None)
 
 
 def load_head(name: str, model: PreTrainedModel, target: str) -> Head:

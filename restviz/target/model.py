@@ -115,8 +115,9 @@ class Session:
             yield logits
 
     @torch.inference_mode()
-    def forward(self, tree: TokenTree) -> torch.Tensor:
-        """Logits [n, vocab] after each node of `tree`; its rows are in the cache until the next `commit`."""
+    def forward(self, tree: TokenTree, last_only: bool = False) -> torch.Tensor:
+        """Logits [n, vocab] after each node of `tree`, or [1, vocab] after the last; its rows are in the cache until
+        the next `commit`."""
         length, n = self.length, len(tree)
         mask = None
         if n > 1:
@@ -126,7 +127,7 @@ class Session:
             else:
                 mask = torch.cat([torch.ones(n, length, dtype=torch.bool), visible], dim=1)
             mask = mask.to(self.model.device)[None, None]
-        return self._forward(tree.token.tolist(), (length + tree.depth).tolist(), mask)
+        return self._forward(tree.token.tolist(), (length + tree.depth).tolist(), mask, last_only)
 
     @torch.inference_mode()
     def commit(self, nodes: list[int]) -> None:

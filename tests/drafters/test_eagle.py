@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from restviz.drafters import Context
-from restviz.drafters.eagle import Eagle, HeadError, load_head
+from restviz.drafters.eagle import Eagle, HeadError, Quick, load_head
 from restviz.drafters.model import ModelDrafter
 from restviz.settings import Settings
 
@@ -203,6 +204,30 @@ def test_draft_tree_is_the_slow_forwards(tiny, tmp_path, kind):
                 best = expected.topk(4).indices
                 best = best if reference.ids is None else reference.ids[best]
                 assert set(tree.children(0)) <= set(best.tolist())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_quantised_draft_rows_are_near_and_do_not_depend_on_how_the_text_came_about(tiny, tmp_path, kind):
+    checkpoint(tmp_path / "head", kind)
+    head = head_of(tmp_path / "head", tiny)
+    quick = Quick(head.net, head.lm_head)
+    if not quick.possible:
+        pytest.skip("this build of PyTorch has no int8 products")
+    tokens = np.random.default_rng(1).integers(3, VOCABULARY, 30).astype(np.int32)
+    hidden = features(tiny, tokens.tolist(), head.taps)
+
+    def logits(head, *lengths):
+        eagle, seen = Eagle(head), 0
+        for length in lengths:
+            root = eagle.begin(Context(tokens[:length], 50, hidden[seen : length - 1]))
+            seen = length - 1
+        return [root, *eagle.expand([5, 6], [-1, -1]), *eagle.expand([7], [1])]
+
+    exact, near = logits(head, 20), logits(replace(head, quick=quick), 20)
+    for a, b in zip(exact, near, strict=True):
+        assert 0 < float((a - b).norm()) < 0.1 * float(a.norm())
+    for a, b in zip(near, logits(replace(head, quick=quick), 9, 12, 20), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["eagle2", "eagle3"])

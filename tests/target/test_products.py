@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from restviz.target.products import exact_products, pack, packed
+from restviz.target.products import exact_products, pack, packed, quantised
 
 FULL = torch.backends.mkldnn.is_available()  # oneDNN's packed products
 
@@ -70,3 +70,16 @@ def test_where_the_operator_fails_products_are_plain(monkeypatch):
     monkeypatch.setattr(torch.ops.mkldnn, "_reorder_linear_weight", broken, raising=False)
     weight, x = torch.randn(4, 6), torch.randn(3, 6)
     assert torch.equal(packed(weight)(x), F.linear(x, weight))
+
+
+@pytest.mark.parametrize("bias", [None, torch.arange(40.0)])
+def test_quantised_products_are_near(bias):
+    torch.manual_seed(0)
+    weight, x = torch.randn(40, 64), torch.randn(7, 64)
+    product = quantised(weight, bias)
+    assert product is not None or "fbgemm" not in torch.backends.quantized.supported_engines
+    if product:
+        exact = F.linear(x, weight, bias)
+        assert float((product(x) - exact).norm()) < 0.03 * float(exact.norm())
+        assert product(x.bfloat16()).dtype == torch.bfloat16
+    assert quantised(torch.zeros(8, 16, device="meta")) is None
