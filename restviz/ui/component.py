@@ -15,16 +15,18 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from restviz.ui.bundled import BUNDLED, METHODS, RUNS
 from restviz.ui.export import PLAYER, PLOTLY, SCRIPTS, template
 
 BASE = "restviz/"  # relative: it also holds behind a proxy that serves the page under a path
 
 
 def routes() -> list[Mount | Route]:
-    """Routes for `launch(app_kwargs=…)`: the player's files, plotly.js, the template of an exported page."""
+    """Routes for `launch(app_kwargs=…)`: the player's files, plotly.js, recorded runs, an exported page's template."""
     return [
         Mount(f"/{BASE}player", StaticFiles(directory=PLAYER)),
         Mount(f"/{BASE}plotly", StaticFiles(directory=PLOTLY)),
+        Mount(f"/{BASE}runs", StaticFiles(directory=RUNS)),
         Route(
             f"/{BASE}export.html", lambda request: PlainTextResponse(template())
         ),  # text: a browser shows no run there
@@ -36,12 +38,14 @@ def player(server_functions: list[Callable[[Any], str]], fields: dict[str, list[
 
     Not a subclass of gr.HTML: Gradio would write a .pyi file next to the module that defines one.
     """
+    runs = {name: {"methods": METHODS, "shown": run.shown} for name, run in BUNDLED.items()}
+    options = {"base": BASE, "fields": fields, "runs": runs}
     head = f'<link rel="stylesheet" href="{BASE}player/player.css">'
     head += "".join(f'<script src="{BASE}player/{name}"></script>' for name in (*SCRIPTS, "gradio.js"))
     return gr.HTML(
         "{}",
         html_template='<div class="rv-host"></div>',
-        js_on_load=f'RestViz.connect(element, props, server, watch, "{BASE}", {json.dumps(fields)});',
+        js_on_load=f"RestViz.connect(element, props, server, watch, {json.dumps(options)});",
         apply_default_css=False,
         head=head,
         server_functions=server_functions,

@@ -16,6 +16,8 @@ SCRIPTS = (
     "timeline.js",
     "treelayout.js",
     "tree.js",
+    "mask.js",
+    "list.js",
     "charts.js",
     "compare.js",
     "verdict.js",

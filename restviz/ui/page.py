@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, get_args
 
@@ -182,6 +182,16 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
         def on_method(method: str) -> list[dict]:
             return [gr.update(visible=reads(method, names)) for names in GROUPS.values()]
 
+        def on_load(request: gr.Request) -> list:
+            values, wrong = linked(request.query_params)
+            method = values.get("method")
+            return [
+                gr.update(value=None) if "prompt" in values else gr.skip(),
+                *(values.get(name, gr.skip()) for name in ("prompt", "method", "chat", *fields)),
+                *(gr.update(visible=reads(method, names)) if method else gr.skip() for names in GROUPS.values()),
+                runner.encode(error=wrong) if wrong else gr.skip(),
+            ]
+
         async def on_stop(request: gr.Request) -> None:
             runner.stop(request.session_hash)
 
@@ -202,8 +212,30 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
         )
         stop.click(on_stop, None, None, queue=False, show_progress="hidden", api_visibility="private")
         preset.input(on_preset, preset, [prompt, chat], queue=False, show_progress="hidden", api_visibility="private")
+        page.load(
+            on_load,
+            None,
+            [preset, prompt, method, chat, *fields.values(), *groups.values(), view],
+            queue=False,
+            show_progress="hidden",
+            api_visibility="private",
+        )
         page.unload(on_stop)
     return page
+
+
+def linked(query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """What a link fills into the form (see keep.js), and what is wrong with the link, if anything."""
+    if "run" in query:  # the page shows it, the form stays as it is
+        return {}, ""
+    named = {name: query[name] for name in Settings.model_fields if name in query}
+    try:
+        values = {name: value for name, value in Settings(**named).model_dump().items() if name in named}
+    except SettingsError as error:
+        return {}, f"The link cannot be used: {error}"
+    if "stores" in values:
+        values["stores"] = [store for store in values["stores"].split(",") if store in DATASTORES]
+    return values | ({"prompt": query["prompt"]} if "prompt" in query else {}), ""
 
 
 def reads(method: str, names: tuple[str, ...]) -> bool:

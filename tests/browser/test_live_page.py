@@ -12,12 +12,13 @@ from driving import model
 
 SOON = 30_000  # ms: for what takes milliseconds on an idle machine
 RUN = 300_000  # ms: a run of some tokens on a busy machine
+NONE = "/?run=none"  # the page without the recorded run that it shows at first
 
 
 @pytest.fixture
 def page(app, tab):
     tab.set_default_timeout(SOON)
-    tab.goto(app.url)
+    tab.goto(app.url + NONE)
     tab.wait_for_selector(".rv-empty")
     tab.wait_for_function("document.querySelector('.rv-foot').innerText.includes('Target')", timeout=RUN)
     return tab
@@ -53,11 +54,54 @@ def wait_steps(page, n, role):
     )
 
 
-def test_page_opens_before_the_model_is_loaded(app, tab):
+def test_a_recorded_run_is_there_before_the_model_is_loaded(app, tab):
     """The first page of the session asks while the engine loads, so this test comes first."""
     tab.goto(app.url)
-    tab.wait_for_selector(".rv-empty", timeout=SOON)
+    tab.wait_for_function("window.RestViz?.player?.model", timeout=SOON)
     assert tab.locator("#rv-run").is_enabled()
+    assert model(tab, "m.header.method") == "rasd"
+    assert tab.locator(".rv-badge").get_attribute("data-state") == "identical"
+    told = tab.locator(".rv-from").inner_text()
+    assert told.startswith("A recorded run, made on ")
+    assert "Press Run to make one here." in told
+    assert tab.locator(".rv-compare tbody tr").count() == 5
+    tab.evaluate("RestViz.player.look(RestViz.player.compare.models.find(m => m.header.method === 'rest'))")
+    assert tab.locator(".rv-from").inner_text() == told
+
+
+def test_a_link_opens_a_recorded_run_at_a_step(app, tab):
+    tab.goto(app.url + "/?run=stack&method=rest&step=7")
+    tab.wait_for_function("window.RestViz?.player?.model", timeout=SOON)
+    assert model(tab, "[m.header.method, p.current]") == ["rest", 7]
+
+
+def test_a_link_restores_prompt_method_and_parameters(app, tab):
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab.goto(app.url + "/?prompt=Say+%26+do&method=rasd&chat=false&prune_k=7&temperature=0.5&stores=answers")
+    tab.wait_for_function("document.querySelector('#rv-prompt textarea')?.value === 'Say & do'", timeout=SOON)
+    assert tab.locator("#rv-method input").input_value() == "RASD"
+    setup(tab, max_new_tokens=4)
+    assert tab.locator("#rv-prune-k input").input_value() == "7"
+    assert not tab.get_by_label("Chat template").is_checked()
+    run(tab)
+    wait_end(tab)
+    assert model(tab, "m.header.parameters.stores") == "answers"
+    tab.get_by_role("button", name="Copy link").click()
+    tab.wait_for_selector(".rv-note:has-text('The link is copied.')", timeout=SOON)
+    link = tab.evaluate("navigator.clipboard.readText()")
+    made = model(tab, "m.header.parameters")
+    tab.goto(link)
+    tab.wait_for_function("document.querySelector('#rv-prompt textarea')?.value === 'Say & do'", timeout=SOON)
+    setup(tab)
+    run(tab)
+    wait_end(tab)
+    assert model(tab, "m.header.parameters") == made
+
+
+def test_a_wrong_link_is_told_in_a_sentence(app, tab):
+    tab.goto(app.url + "/?prompt=a&budget=many")
+    tab.wait_for_selector(".rv-note[role=alert]", timeout=SOON)
+    assert "The link cannot be used: budget cannot be 'many'" in tab.locator(".rv-note[role=alert]").inner_text()
 
 
 def test_run_shows_trees_baseline_and_that_the_text_is_identical(page):
@@ -299,7 +343,7 @@ def test_bad_input_gives_a_sentence_and_loses_nothing(page, change, sentence):
 def test_a_second_visitor_waits_and_is_told_and_a_closed_tab_frees_the_engine(page, browser, app):
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     first = context.new_page()
-    first.goto(app.url)
+    first.goto(app.url + NONE)
     first.wait_for_selector(".rv-empty")
     setup(first, "Write a long story about a lighthouse.", max_new_tokens=2000)
     run(first)

@@ -86,7 +86,7 @@ def test_tree_marks_fates_by_more_than_colour(loaded):
     assert nodes("unreached").count() == 1
     assert "◆" in nodes("bonus").text_content()
     assert nodes("pruned_budget").count() == 0
-    loaded.locator(".rv-check input").check()
+    loaded.locator('.rv-check label:has-text("pruned") input').check()
     assert nodes("pruned_budget").count() == 2
     assert "2 more not kept" in loaded.locator(".rv-check").inner_text()
 
@@ -240,7 +240,7 @@ def test_text_has_enough_contrast(player, scheme):
     trace = rest_trace()
     load(player, trace, baseline_trace(trace.tokens))
     seek(player, 1)
-    player.locator(".rv-check input").check()
+    player.locator('.rv-check label:has-text("pruned") input').check()
     player.wait_for_timeout(300)
     low = player.evaluate(CONTRAST)
     assert low == []

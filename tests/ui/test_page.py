@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from restviz.settings import Settings, SettingsError
-from restviz.ui.page import LABELS, build, settings_from
+from restviz.ui.page import LABELS, build, linked, settings_from
 
 
 def form(**changes):
@@ -60,6 +60,14 @@ def test_wrong_values_give_one_sentence_in_the_words_of_the_form(change, part):
     assert part in str(error.value)
     assert str(error.value).endswith(".")
     assert "\n" not in str(error.value)
+
+
+def test_a_link_fills_the_form():
+    values, wrong = linked({"prompt": "Hi", "method": "rasd", "prune_k": "3", "chat": "false", "other": "x"})
+    assert (values, wrong) == ({"prompt": "Hi", "method": "rasd", "prune_k": 3, "chat": False}, "")
+    assert linked({"stores": "answers,gone"})[0] == {"stores": ["answers"]}
+    assert linked({"run": "stack", "method": "rest", "step": "3"}) == ({}, "")
+    assert linked({"method": "magic"})[1].startswith("The link cannot be used: there is no method “magic”")
 
 
 def test_no_handler_is_public():

@@ -21,7 +21,23 @@
     return data;
   }
 
-  RestViz.connect = (element, props, server, watch, base, fields) => {
+  /** The runs of one prompt that come with RestViz, see restviz/ui/bundled.py, as `Player.open` wants them. */
+  async function bundled(folder, name, methods, shown) {
+    const traces = await Promise.all(methods.map(async (method) => {
+      const file = `${method}.json.gz`;
+      return RestViz.readTrace(new File([await (await fetch(new URL(`${name}/${file}`, folder))).blob()], file));
+    }));
+    const [baseline, ...rest] = traces, trace = traces[methods.indexOf(shown)];
+    const { environment: env, created } = trace.header;
+    const day = new Date(created).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
+    return {
+      trace, baseline: trace === baseline ? null : baseline, others: rest.filter((other) => other !== trace), link: { run: name },
+      from: `A recorded run, made on ${day} on ${env.device_name || env.device} with ${RestViz.plural(env.threads, "thread")} in ${env.dtype}. Press Run to make one here.`,
+    };
+  }
+
+  /** @param options {base, fields, runs}: where the player's files are, see whatif.js, and name -> {methods, shown} */
+  RestViz.connect = (element, props, server, watch, { base, fields, runs }) => {
     const player = RestViz.createPlayer(element.querySelector(".rv-host"), {
       plotly: loadScript(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
       isDark: () => document.body.classList.contains("dark"),
@@ -29,6 +45,7 @@
       whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position])),
       places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
       template: new URL(base + "export.html", document.baseURI).href,
+      link: location.origin + location.pathname,
     });
     new MutationObserver(() => player.theme()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     RestViz.player = player; // one a page; tests read it
@@ -71,6 +88,18 @@
         player.fail(message.error);
       }).catch((error) => player.fail("The page could not show a step: " + error.message));
     });
+
+    async function first() { // something real to look at while the model loads
+      const query = new URLSearchParams(location.search), asked = query.get("run");
+      if (query.has("prompt") || (asked !== null && !runs[asked])) return;
+      const name = asked ?? Object.keys(runs)[0], { methods, shown } = runs[name];
+      const method = methods.includes(query.get("method")) ? query.get("method") : shown;
+      const found = await bundled(new URL(base + "runs/", document.baseURI), name, methods, method).catch(() => null);
+      if (!found || player.model) return; // a run was quicker
+      player.open(found);
+      player.seek(Number.parseInt(query.get("step") ?? Math.min(4, found.trace.steps.length - 1), 10) || 0);
+    }
+    first();
 
     async function engine() {
       try {

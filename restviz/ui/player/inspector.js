@@ -150,7 +150,7 @@
 
     /** The target's most likely next tokens after a node, as small bars. */
     choices(model, look, token, after) {
-      return this.bars(model, `The target's choices after ${quote(after)}`, look, 5, (id) => (id === token ? "▸ " : ""), "bonus");
+      return this.bars(model, `The target's choices after ${quote(after)}`, look, 10, (id) => (id === token ? "▸ " : ""), "bonus");
     }
 
     bars(model, title, { token, p }, most, mark, kind) {

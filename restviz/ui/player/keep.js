@@ -3,6 +3,7 @@
   "use strict";
   const { el } = RestViz;
 
+  const LONGEST = 8000; // characters of a link
   const SCHEMAS = [1, 2]; // of restviz/trace.py
   const RUNS = /\.open\(\/\* runs \*\/\)/; // where they go in the template of restviz/ui/export.py
 
@@ -86,9 +87,10 @@
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   }
 
-  /** Buttons for the run on screen.  `player` gives `model`, `models`, `tree`, `live`; `template` is fetched for HTML. */
+  /** Buttons for the run on screen.  `player` gives `model`, `models`, `tree`, `live`; `template` is fetched for HTML;
+      `link` is the page's own address, without a query: null where no page can restore one. */
   class Keep {
-    constructor(host, player, template) {
+    constructor(host, player, template, link) {
       this.player = player;
       const button = (text, title, action) => el("button", { type: "button", class: "rv-button", text, title, on: { click: () => this.try(action) } });
       this.file = el("input", { type: "file", accept: ".json,.gz", hidden: true, "aria-label": "Trace file", on: { change: () => this.try(() => this.open()) } });
@@ -97,6 +99,7 @@
         button("Steps as CSV", "A line a step", () => save(this.name("csv"), toTable(player.model), "text/csv")),
         button("Tree as SVG", "The tree on screen", () => save(this.name("svg"), toPicture(player.tree, player.host.dataset.theme), "image/svg+xml")),
         button("Tree as PNG", "The tree on screen", async () => save(this.name("png"), await toPixels(toPicture(player.tree, player.host.dataset.theme)))),
+        ...(link ? [button("Copy link", "A link that restores prompt, method and parameters; for a recorded run, the run and the step", () => this.link(link))] : []),
         ...(template ? [button("Web page", "This run and its baseline in one HTML file that needs no network", async () => save(this.name("html"), await this.page(template), "text/html"))] : []),
       ];
       host.append(el("h3", { text: "Keep" }), ...this.needRun,
@@ -126,6 +129,26 @@
       const { model, models } = this.player, baseline = model === models.baseline ? null : models.baseline;
       const runs = JSON.stringify({ trace: toTrace(model), baseline: baseline && toTrace(baseline) }).replaceAll("<", "\\u003c");
       return (await response.text()).replace(RUNS, () => `.open(${runs})`);
+    }
+
+    /** The query of a run that comes with RestViz is its name, method and step; of another its prompt and settings. */
+    query() {
+      const { header, link } = this.player.model;
+      return new URLSearchParams(link ? { ...link, method: header.method, step: this.player.current }
+        : { method: header.method, ...header.parameters, prompt: header.prompt });
+    }
+
+    async link(page) {
+      const url = new URL(page);
+      url.search = this.query();
+      if (url.href.length > LONGEST) throw new Error("The prompt is too long for a link: keep the trace instead.");
+      try {
+        await navigator.clipboard.writeText(url.href);
+        this.player.note("The link is copied.", false);
+      } catch { // not allowed, or not over http
+        history.replaceState(null, "", url);
+        this.player.note("The link is in the address bar, to be copied from there.", false);
+      }
     }
 
     async open() {

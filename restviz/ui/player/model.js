@@ -69,6 +69,8 @@
       this.steps = [];
       this.finish = null;
       this.check = null;      // see `Check` in restviz/trace.py
+      this.from = "";         // where it is from, for people, when it was not made just now
+      this.link = null;       // the query that opens it again, when it comes with RestViz
       this.answer = null;     // the decoded answer, special tokens left out, once it is whole
       this.text = {};
       this.bytes = {};

@@ -1,16 +1,17 @@
-/* RestViz player: createPlayer(host, {plotly, isDark, template, whatIf, fields, places}) shows a run while it happens, or a finished trace.
+/* RestViz player: createPlayer(host, {plotly, isDark, template, link, whatIf, fields, places}) shows a run while it happens, or a finished trace.
 
    start(header, {role, text, bytes})   a run begins; role "baseline" is measured first, "run" is compared with it;
                                   text and bytes name the prompt's token ids
    push(step, text, bytes, at)    one more step of it, with the text of new token ids; at: when the engine made it (s)
    finish(finish, check, answer)  it ended; check: the teacher-forced check of a run whose text differs
    load(trace, {baseline})        a finished trace, stepped from the first step on
-   open({trace, baseline})        the same, in place of everything that was shown before
+   open({trace, baseline, others, from, link})   the same, in place of everything that was shown before; others: more
+                                  traces of the prompt; from: a line that says what this is; link: see keep.js
    note(text), fail(text)         a line about what is going on, a line about what went wrong
    latencies                      ms from "the engine made it" to "it is on screen", one number a step
 
    The player knows nothing of Gradio; what it needs from the page is a host element, plotly.js for the charts, and to
-   keep a run as a web page the address of restviz/ui/export.py's template; for “what if” see whatif.js;
+   keep a run as a web page the address of restviz/ui/export.py's template, and its own address for links; for “what if” see whatif.js;
    places(model, step, node) tells where in the datastores a node is from. */
 (function (RestViz) {
   "use strict";
@@ -23,7 +24,7 @@
   })();
 
   class Player {
-    constructor(host, { plotly = globalThis.Plotly, isDark = null, template = null, whatIf = null, fields = {}, places = null } = {}) {
+    constructor(host, { plotly = globalThis.Plotly, isDark = null, template = null, link = null, whatIf = null, fields = {}, places = null } = {}) {
       this.host = host;
       host.classList.add("rv");
       this.isDark = isDark || (() => matchMedia("(prefers-color-scheme: dark)").matches);
@@ -44,10 +45,12 @@
       }, el("span", { text: `${i + 1} ${label}` }), el("span", { class: "rv-stage-count" }))]));
       v.stages.append(...Object.values(this.stageButtons));
       this.tree = new RestViz.TreeView(v.tree, { onPoint: (node) => this.pointNode(node) });
+      this.mask = new RestViz.MaskView(v.mask, { onPoint: (node) => this.pointNode(node) });
+      this.list = new RestViz.ListView(v.list, { onPoint: (node) => this.pointNode(node) });
       this.inspector = new RestViz.Inspector(v.inspector, places);
       this.charts = new RestViz.Charts(v.charts, { onSeek: (i) => this.seek(i) });
       this.compare = new RestViz.Compare(v.compare, { onChoose: (model) => this.look(model) });
-      this.keep = new RestViz.Keep(v.keep, this, template);
+      this.keep = new RestViz.Keep(v.keep, this, template, link);
       this.keep.show();
       this.whatIf = new RestViz.WhatIf(v.whatIf, { ask: whatIf, fields, isLive: () => this.live });
       this.theme();
@@ -58,6 +61,14 @@
       v.last.addEventListener("click", () => this.seek(Infinity));
       v.play.addEventListener("click", () => this.toggle());
       v.pruned.addEventListener("change", () => this.draw());
+      v.fold.addEventListener("change", () => this.tree.fold(v.fold.checked));
+      for (const [button, panel] of [[v.maskButton, v.mask], [v.listButton, v.list]]) {
+        button.addEventListener("click", () => {
+          panel.hidden = !panel.hidden;
+          button.setAttribute("aria-pressed", String(!panel.hidden));
+          this.draw();
+        });
+      }
       this.onKey = (event) => this.key(event);
       document.addEventListener("keydown", this.onKey);
       matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.theme());
@@ -162,13 +173,16 @@
       this.compare.draw(this.model);
     }
 
-    open({ trace, baseline }) {
+    open({ trace, baseline, others = [], from = "", link = null }) {
       const first = baseline ?? (trace.header.method === "autoregressive" ? trace : null);
       this.models = { run: null, baseline: null };
       this.compare.clear();
       this.live = this.charts.live = false;
       if (first === trace) this.begin(TraceModel.from(trace), "baseline");
       else this.load(trace, { baseline });
+      others.forEach((other) => this.compare.add(TraceModel.from(other)));
+      for (const model of this.compare.models.concat(this.model)) Object.assign(model, { from, link });
+      this.compare.draw(this.model);
       this.seek(0);
     }
 
@@ -232,7 +246,7 @@
       const at = event.target, range = at === this.timeline.range;
       const typing = !range && at.closest?.("input, textarea, select, [contenteditable=true], [role=listbox], [role=slider]");
       const space = event.key === " ";
-      if (typing && !(at === this.view.pruned && !space)) return;
+      if (typing && !(at.type === "checkbox" && !space)) return;
       if (space && at.closest?.("button, a, summary, [role=button]")) return;
       const arrow = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (arrow && at.classList?.contains("rv-stage")) { // a radio group is one stop for Tab; its arrows choose
@@ -264,6 +278,7 @@
       v.back.disabled = v.first.disabled = current <= 0;
       v.next.disabled = v.last.disabled = current >= total - 1;
       v.play.disabled = this.live || total < 2;
+      this.line(v.from, model.from, "done");
       this.keep.show();
       if (!step) return;
       const match = Math.max(0, ...step.matches.map((match) => match.length));
@@ -274,6 +289,8 @@
       this.drawStages(counts, stage);
       v.why.replaceChildren(...RestViz.why(model, step, stage).map(([tag, text]) => (tag ? el(tag, { text }) : text)));
       this.tree.draw(model, step, v.pruned.checked, this.live, stage);
+      if (!v.mask.hidden) this.mask.draw(model, step);
+      if (!v.list.hidden) this.list.draw(model, step);
       v.pruned.parentNode.hidden = stage !== "verify";
       v.prunedLabel.textContent = `show ${RestViz.count(RestViz.pruned(step))} pruned`;
       v.unrecorded.textContent = step.unrecorded ? `${RestViz.count(step.unrecorded)} more not kept` : "";
@@ -311,6 +328,7 @@
 
     pointNode(node) {
       const { model, current } = this, step = model.steps[current];
+      for (const view of [this.tree, this.mask, this.list]) view.point(node);
       this.inspector.node(model, step, node);
       const first = model.start[current];
       const k = node === -1 ? first + step.accepted.length : step.accepted.indexOf(node);
@@ -320,7 +338,7 @@
     pointToken(token) {
       this.timeline.highlight(token ? token.step : -1);
       if (!token || token.step !== this.current) return;
-      this.tree.point(token.node ?? -1);
+      for (const view of [this.tree, this.mask, this.list]) view.point(token.node ?? -1);
       this.inspector.node(this.model, this.model.steps[this.current], token.node ?? -1);
     }
 

@@ -15,7 +15,7 @@
       this.world = svg("g");
       this.svg = svg("svg", {
         class: "rv-svg", tabindex: 0, role: "group",
-        "aria-label": "Draft tree. Up and down arrows visit its nodes, plus and minus zoom, 0 fits.",
+        "aria-label": "Draft tree. Up and down arrows visit its nodes, Enter unfolds one, plus and minus zoom, 0 fits.",
       }, this.world);
       const button = (text, label, action) =>
         el("button", { type: "button", class: "rv-icon", title: label, "aria-label": label, text, on: { click: action } });
@@ -24,6 +24,8 @@
         button("⤢", "Fit the tree", () => this.fit(true)));
       host.append(this.svg, this.tools);
       this.view = { x: 0, y: 0, k: 1 };
+      this.folding = false;
+      this.unfolded = new Set(); // first nodes of chains that were opened in this step
       this.pointers = new Map();
       this.listen();
       this.size = { w: 0, h: 0 }; // kept, not asked for: asking in the middle of a step would lay out the whole page
@@ -33,11 +35,20 @@
       }).observe(this.svg);
     }
 
+    /** Fold chains, or show every node. */
+    fold(folding) {
+      this.folding = folding;
+      this.unfolded.clear();
+      this.again?.();
+    }
+
     draw(model, step, showPruned, live, stage = "verify") {
+      if (this.step !== step) this.unfolded.clear();
       const before = this.step === step && this.stage !== stage && !matchMedia("(prefers-reduced-motion: reduce)").matches
         ? { boxes: new Map(this.shape.boxes.map((box) => [box.node, box])), elements: this.elements } : null;
       Object.assign(this, { step, stage });
-      const shape = (this.shape = layout(model, step, showPruned, stage));
+      this.again = () => this.draw(model, step, showPruned, live, stage);
+      const shape = (this.shape = layout(model, step, showPruned, stage, (node) => this.folding && !this.unfolded.has(node)));
       this.selected = null;
       this.elements = new Map();
       const edges = svg("g", { class: "rv-edges" }), boxes = svg("g");
@@ -77,11 +88,12 @@
       const { x, y, width, height, kind } = box;
       const source = box.node > 0 ? RestViz.origin(step.nodes.source[box.node] & RestViz.STAGES[this.stage].origins).kind : "";
       const group = svg("g", {
-        class: `rv-node n-${kind} s-${source}`, "data-node": box.node, role: "img",
+        class: `rv-node n-${kind} s-${source}${box.chain.length > 1 ? " folded" : ""}`, "data-node": box.node, role: "img",
         "aria-label": `${box.label}, ${RestViz.FATES[kind].label}${box.note ? ", " + box.note : ""}`,
       });
       const round = kind === "bonus" ? height / 2 : kind === "root" ? 2 : CORNERS[source] ?? 5;
-      group.append(svg("rect", { x, y, width, height, rx: round }));
+      const filled = kind === "plain" || kind === "declined" || kind === "unreached";
+      group.append(svg("rect", { x, y, width, height, rx: round, "fill-opacity": filled ? (0.1 + 0.9 * box.p).toFixed(2) : null }));
       if (source === "fused") group.append(svg("rect", { x: x + 2.5, y: y + 2.5, width: width - 5, height: height - 5, rx: 2, class: "inner" }));
       const mark = kind === "accepted" ? "✓" : kind === "bonus" ? "◆" : "";
       if (mark) group.append(svg("text", { x: x + 7, y: y + 14.5, class: "mark", text: mark }));
@@ -130,6 +142,7 @@
     }
 
     point(node) {
+      node = this.shape?.boxes.find((box) => box.chain.includes(node))?.node ?? node; // it may be folded away
       if (node === this.selected) return;
       this.elements?.get(this.selected)?.classList.remove("hover");
       this.elements?.get(node)?.classList.add("hover");
@@ -168,7 +181,10 @@
       });
       const release = (event) => pointers.delete(event.pointerId);
       root.addEventListener("pointerup", (event) => {
-        if (pointers.has(event.pointerId) && this.moved < 4 && this.pressed) this.choose(+this.pressed.dataset.node);
+        if (pointers.has(event.pointerId) && this.moved < 4 && this.pressed) {
+          this.choose(+this.pressed.dataset.node);
+          this.unfold();
+        }
         release(event);
       });
       root.addEventListener("pointercancel", release);
@@ -177,6 +193,15 @@
         if (group && !pointers.size) this.choose(+group.dataset.node);
       });
       root.addEventListener("keydown", (event) => this.key(event));
+    }
+
+    /** Open the chain that is selected. */
+    unfold() {
+      const node = this.selected, box = this.shape.boxes.find((one) => one.node === node);
+      if (!(box?.chain.length > 1)) return;
+      this.unfolded.add(node);
+      this.again();
+      this.choose(node);
     }
 
     choose(node) {
@@ -189,6 +214,7 @@
       if (key === "+" || key === "=") this.zoom(1.25);
       else if (key === "-") this.zoom(0.8);
       else if (key === "0") this.fit(true);
+      else if (key === "Enter") this.unfold();
       else if ((key === "ArrowDown" || key === "ArrowUp") && this.shape) {
         const order = this.shape.boxes, now = order.findIndex((box) => box.node === this.selected);
         const next = order[Math.min(order.length - 1, Math.max(0, now + (key === "ArrowDown" ? 1 : -1)))];

@@ -5,6 +5,7 @@
 (function (RestViz) {
   "use strict";
 
+  const FOLD = 3; // nodes of a chain that is folded, at least
   const ROW = 27, HEIGHT = 21, GAP = 18, PAD = 7, HEAD = 24, CHAR = 6.95, SMALL = 5.7, MOST_CHARS = 16;
 
   const FATES = {
@@ -28,12 +29,20 @@
 
   /* The stages of RASD's drafting that a step can be looked at in; every other method has the last one only. */
   const STAGES = {
-    retrieve: { label: "Retrieve", origins: 3, shows: (flags, fate) => flags & 3 && fate !== "pruned_budget", kind: () => "plain" },
-    prune: { label: "Prune", origins: 3, shows: (flags, fate) => flags & 3 && fate !== "pruned_budget", kind: (fate) => (fate === "pruned_first_token" ? fate : "plain") },
-    draft: { label: "Draft", origins: 4, shows: (flags) => flags & 4, kind: () => "plain" },
-    fuse: { label: "Fuse", origins: 7, shows: (flags, fate) => !fate.startsWith("pruned"), kind: () => "plain" },
-    verify: { label: "Verify", origins: 7 }, // origins: the flags that a node's colour tells at this stage
+    retrieve: { label: "Retrieve", of: "share of the continuations that were found", origins: 3, shows: (flags, fate) => flags & 3 && fate !== "pruned_budget", kind: () => "plain" },
+    prune: { label: "Prune", of: "share of the continuations that were found", origins: 3, shows: (flags, fate) => flags & 3 && fate !== "pruned_budget", kind: (fate) => (fate === "pruned_first_token" ? fate : "plain") },
+    draft: { label: "Draft", of: "the draft model's probability of the path", origins: 4, shows: (flags) => flags & 4, kind: () => "plain" },
+    fuse: { label: "Fuse", of: "the draft model's probability of the path, or the share of the continuations that were found", origins: 7, shows: (flags, fate) => !fate.startsWith("pruned"), kind: () => "plain" },
+    verify: { label: "Verify", of: "the target's probability of the token where it looked, else the draft's of the path", origins: 7 }, // origins: the flags that a node's colour tells at this stage
   };
+
+  /** How likely a node is, 0 to 1, by the measure that `STAGES[stage].of` names. */
+  function likely(step, i, stage) {
+    const { count, logp, target_p } = step.nodes;
+    if (stage === "verify" && target_p[i] !== null) return target_p[i];
+    const share = count[0] ? count[i] / count[0] : 0, p = logp[i] === null ? 0 : Math.exp(logp[i]);
+    return stage === "draft" ? p : stage === "retrieve" || stage === "prune" ? share : Math.max(p, share);
+  }
 
   /** What a node says at its end: its count, its probability, or how pruning ranked it. */
   function remark(step, i, stage) {
@@ -48,8 +57,10 @@
     return times;
   }
 
-  /** @returns {boxes, edges, width, height, columns}; box.node is an index, or -1 for the bonus token */
-  function layout(model, step, showPruned, stage = "verify") {
+  /** @param fold(node) whether a chain that begins there may become one box
+      @returns {boxes, edges, width, height, columns}; box.node is an index, or -1 for the bonus token; box.chain are the
+      nodes that a box stands for */
+  function layout(model, step, showPruned, stage = "verify", fold = () => false) {
     const { nodes } = step;
     const n = nodes.token.length;
     const pruned = (i) => nodes.fate[i].startsWith("pruned");
@@ -63,23 +74,32 @@
     const boxes = [], edges = [], widths = [];
     const at = new Map();
     let row = 0;
-    const place = (node, parent, level, text, note, kind) => {
+    const place = (node, parent, level, text, note, kind, chain = [node]) => {
       const label = RestViz.clip(text, MOST_CHARS);
       const width = label.length * CHAR + (note ? note.length * SMALL + 6 : 0) + (kind === "accepted" || kind === "bonus" ? 14 : 0) + 2 * PAD;
       widths[level] = Math.max(widths[level] || 0, width);
-      const box = { node, parent, level, row, label, note, kind, width };
+      const box = { node, parent, level, row, label, note, kind, width, chain, p: node > 0 ? likely(step, node, stage) : 1 };
+      for (let i = 1; i < chain.length; i++) widths[level + i] ||= 0;
       boxes.push(box);
       at.set(node, box);
     };
+    /** The chain of nodes from `node` on that share its kind and do not branch; accepted ones are never folded. */
+    const run = (node) => {
+      const chain = [node], kind = kindOf(node);
+      if (node === 0 || kind === "accepted" || !fold(node)) return chain;
+      for (let next = children[node]; next.length === 1 && kindOf(next[0]) === kind; next = children[next[0]]) chain.push(next[0]);
+      return chain.length < FOLD ? [node] : chain;
+    };
     const visit = (node, parent, level) => {
-      place(node, parent, level, model.label(nodes.token[node]), remark(step, node, stage), kindOf(node));
+      const chain = run(node), end = chain[chain.length - 1], folded = chain.length > 1;
+      place(node, parent, level, chain.map((i) => model.label(nodes.token[i])).join(""), folded ? `${chain.length} tokens` : remark(step, node, stage), kindOf(node), chain);
       let first = true;
       const next = () => { if (!first) row++; first = false; };
       if (node === last && step.bonus !== null) {
         next();
         place(-1, node, level + 1, model.label(step.bonus), "", "bonus");
       }
-      for (const child of children[node]) { next(); visit(child, node, level + 1); }
+      for (const child of children[end]) { next(); visit(child, node, level + chain.length); }
     };
     visit(0, null, 0);
 

@@ -51,11 +51,17 @@
   function legendOfTree(header, stage) {
     const item = (picture, text) => el("li", {}, picture, text);
     const small = (text, meaning) => item(el("span", { class: "rv-small", text }), meaning);
-    if (stage === "verify") return [...FATE_LEGEND.map(([kind, mark, text]) => item(shape(kind, mark), text)), small("×12", "found 12 times")];
+    if (stage === "verify") return [...FATE_LEGEND.map(([kind, mark, text]) => item(shape(kind, mark), text)), small("×12", "found 12 times"), ...strength(stage)];
     const kinds = origins(header).filter((kind) => stage === "fuse" || (stage === "draft") === (kind === "model")).filter((kind) => stage === "fuse" || kind !== "fused");
     return [...kinds.map((kind) => item(shape("plain", "", kind), ORIGINS[kind])),
       ...(stage === "prune" ? [item(shape("pruned_first_token", ""), "dropped"), small("rank 3", "the draft model's third choice")] : []),
-      ...(stage === "draft" ? [small("12 %", "of the path, says the draft model")] : stage === "retrieve" ? [small("×12", "found 12 times")] : [])];
+      ...(stage === "draft" ? [small("12 %", "of the path, says the draft model")] : stage === "retrieve" ? [small("×12", "found 12 times")] : []), ...strength(stage)];
+  }
+
+  /** What the strength of a node's colour says. */
+  function strength(stage) {
+    const { of } = RestViz.STAGES[stage];
+    return [el("li", { title: of }, el("span", { class: "rv-strength", "aria-hidden": "true" }), "stronger: likelier")];
   }
 
   /** A sketch for the empty page: shapes only, so that it cannot be taken for a result. */
@@ -98,6 +104,7 @@
         el("div", { class: "rv-card" }, sketch(i + 1), el("h3", { text: title }), el("p", { text }))) ),
       el("p", { class: "rv-hint", text: "Choose an example or write a prompt, then press Run. Plain autoregressive decoding of the same prompt is measured first; "
         + "then you see every draft tree, what the target accepted from it, and the speedup as it happens. The sketches above are not results." }));
+    v.from = el("p", { class: "rv-from", hidden: true });
     v.verdict = el("section", { class: "rv-verdict", "aria-label": "Result" });
     v.answer = el("div", { class: "rv-answer", tabindex: 0, role: "group", "aria-label": "Answer, token by token" });
     v.first = icon("first", "First step", "Home");
@@ -121,15 +128,22 @@
     v.pruned = el("input", { type: "checkbox" });
     v.prunedLabel = el("span");
     v.unrecorded = el("span", { class: "rv-wide" });
-    v.tree = el("div", { class: "rv-tree" }, el("label", { class: "rv-check" }, v.pruned, v.prunedLabel, v.unrecorded));
+    v.fold = el("input", { type: "checkbox" });
+    v.foldLabel = el("label", { title: "Chains without a branch become one box; click it, or press Enter, to unfold it" }, v.fold, "fold chains");
+    v.tree = el("div", { class: "rv-tree" }, el("div", { class: "rv-check" }, v.foldLabel, el("label", {}, v.pruned, v.prunedLabel), v.unrecorded));
+    const toggle = (text, title) => el("button", { type: "button", class: "rv-button", "aria-pressed": "false", text, title });
+    v.maskButton = toggle("Mask", "The tree attention mask beside the tree: which node can see which");
+    v.listButton = toggle("List", "The nodes as a table");
+    v.mask = el("figure", { class: "rv-mask", hidden: true });
+    v.list = el("div", { class: "rv-list rv-scroll", tabindex: 0, role: "group", "aria-label": "Table of the nodes", hidden: true });
     v.inspector = el("aside", { class: "rv-inspector", "aria-live": "off", "aria-label": "Details" });
     v.middle = el("section", { class: "rv-middle", "aria-label": "Draft tree" },
-      el("div", { class: "rv-head" }, v.treeTitle, (v.treeLegend = el("ul", { class: "rv-legend" }))),
+      el("div", { class: "rv-head" }, v.treeTitle, (v.treeLegend = el("ul", { class: "rv-legend" })), el("div", { class: "rv-views" }, v.maskButton, v.listButton)),
       (v.stages = el("div", { class: "rv-stages", role: "radiogroup", "aria-label": "Stage of the step", hidden: true })),
-      v.why, el("div", { class: "rv-split" }, v.tree, v.inspector), (v.whatIf = el("div", { class: "rv-whatif", hidden: true })));
+      v.why, el("div", { class: "rv-split" }, v.tree, v.mask, v.inspector), v.list, (v.whatIf = el("div", { class: "rv-whatif", hidden: true })));
     v.charts = el("section", { class: "rv-charts", "aria-label": "Charts" });
     v.compare = el("section", { class: "rv-compare", "aria-label": "Compare runs" });
-    v.main = el("div", { class: "rv-main", hidden: true }, v.verdict, v.sticky, v.middle, v.charts, v.compare);
+    v.main = el("div", { class: "rv-main", hidden: true }, v.from, v.verdict, v.sticky, v.middle, v.charts, v.compare);
     v.keep = el("section", { class: "rv-keep", "aria-label": "Keep and open" });
     v.foot = el("footer", { class: "rv-foot" });
     v.keys = el("p", { class: "rv-hint", text: "Keys: ← → step · space play · Home End · 1–5 stages of RASD · in the tree ↑ ↓ nodes, + − 0 zoom · drag to pan, Ctrl + wheel to zoom" });
