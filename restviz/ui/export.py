@@ -18,6 +18,7 @@ SCRIPTS = (
     "tree.js",
     "mask.js",
     "list.js",
+    "analysis.js",
     "charts.js",
     "compare.js",
     "verdict.js",

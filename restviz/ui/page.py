@@ -149,6 +149,14 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                         info="else it is kept for this prompt and sampling",
                         elem_id="rv-fresh",
                     )
+                    repeats = gr.Dropdown(
+                        [1, 2, 3, 5],
+                        value=1,
+                        label="Repeats of a comparison",
+                        info="each method so many times, to see the spread",
+                        filterable=False,
+                        elem_id="rv-repeats",
+                    )
                     gr.Markdown("**Sampling (for every method)**")
                     with gr.Row():
                         fields = {name: field(name) for name in SAMPLING}
@@ -162,7 +170,7 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                 view = player([engine, steps, what_if, places], what_if_fields())
 
         async def on_run(
-            request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any, every: bool = False
+            request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any, every: int = 0
         ) -> AsyncIterator[tuple]:
             form = {"method": method, "chat": chat, **dict(zip(fields, values, strict=True))}
             keep, off, on = gr.skip(), gr.update(interactive=False), gr.update(interactive=True)
@@ -175,7 +183,8 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
             yield keep, on, off, on
 
         async def on_every(request: gr.Request, *values: Any) -> AsyncIterator[tuple]:
-            async with aclosing(on_run(request, *values, every=True)) as messages:
+            *form, repeats = values
+            async with aclosing(on_run(request, *form, every=int(repeats))) as messages:
                 async for message in messages:
                     yield message
 
@@ -198,10 +207,10 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
         def on_preset(label: str) -> tuple[str, bool]:
             return next((p.prompt, p.chat) for p in PRESETS if p.label == label)
 
-        for button, action in ((run, on_run), (every, on_every)):
+        for button, action, more in ((run, on_run, []), (every, on_every, [repeats])):
             button.click(
                 action,
-                [prompt, method, chat, fresh, *fields.values()],
+                [prompt, method, chat, fresh, *fields.values(), *more],
                 [view, run, stop, every],
                 show_progress="hidden",
                 concurrency_limit=None,  # the runner keeps the queue itself, so that it can say who waits for what

@@ -258,18 +258,16 @@ class Runner:
         prompt: str,
         make_settings: Callable[..., Any],
         fresh: bool = False,
-        every: bool = False,
+        every: int = 0,
     ) -> AsyncIterator[str]:
         """Messages of one press of Run.  `make_settings(**changes)` gives the settings, or raises RestvizError.
 
         With `fresh` the baseline is measured even when there is one.  With `every`, all methods that can run here do,
-        one after the other.
+        one after the other, so many times over; from the second time on the baseline too.
         """
         job = self.jobs[session] = Job()
         if fresh:
-            self.baselines = OrderedDict(
-                (key, run) for key, run in self.baselines.items() if key[:2] != (session, prompt)
-            )
+            self._forget(session, prompt)
         try:
             async with aclosing(self._run(job, session, prompt, make_settings, every)) as messages:
                 async for message in messages:
@@ -283,8 +281,12 @@ class Runner:
             if self.jobs.get(session) is job:
                 del self.jobs[session]
 
+    def _forget(self, session: str, prompt: str) -> None:
+        """Let the baselines of a prompt be measured anew."""
+        self.baselines = OrderedDict((key, run) for key, run in self.baselines.items() if key[:2] != (session, prompt))
+
     async def _run(
-        self, job: Job, session: str, prompt: str, make_settings: Callable[..., Any], every: bool
+        self, job: Job, session: str, prompt: str, make_settings: Callable[..., Any], every: int
     ) -> AsyncIterator[str]:
         settings = make_settings()
         if not self.engine.done():
@@ -308,7 +310,9 @@ class Runner:
             return
         methods = [name for name in engine.methods() if name != PLAIN_METHOD] if every else [settings.method]
         try:
-            for method in methods:
+            for i, method in enumerate(methods * max(every, 1)):
+                if i and i % len(methods) == 0:
+                    self._forget(session, prompt)
                 one = make_settings(method=method)
                 async with aclosing(self._measured(job, engine, session, prompt, one, make_settings)) as messages:
                     async for message in messages:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from made import baseline_trace, rasd_trace, rest_trace
 
-from restviz.trace import Check, Match
+from restviz.trace import Check, Match, Times
 from restviz.ui.export import PLOTLY
 
 
@@ -382,9 +382,9 @@ def test_runs_of_one_prompt_are_compared(player):
     cells = rows.nth(1).locator("td").all_inner_texts()
     baseline = baseline_trace(rest.tokens)
     assert cells[0] == f"{rest.tokens_per_second:.1f}"
-    assert cells[1] == f"{rest.tokens_per_second / baseline.tokens_per_second:.2f}×"
-    assert cells[2] == f"{rest.mean_generated_length:.2f}"
-    assert cells[3:] == ["3", "0.2", "✓ identical"]
+    assert cells[2] == f"{rest.tokens_per_second / baseline.tokens_per_second:.2f}×"
+    assert cells[3] == f"{rest.mean_generated_length:.2f}"
+    assert cells[4:] == ["3", "0.2", "✓ identical"]
     player.locator(".rv-compare tbody button", has_text="REST").click()
     assert player.evaluate("[p.model.header.method, p.current]") == ["rest", 0]
 
@@ -411,3 +411,91 @@ def test_only_the_datastores_with_the_longest_match_are_named(player):
     why = player.locator(".rv-why").inner_text()
     assert "found in made: 3 tokens" in why
     assert "short" not in why
+
+
+def slower(trace, factor):
+    again = trace.model_copy(deep=True)
+    for step in again.steps:
+        step.times = Times(**{name: value * factor for name, value in step.times.model_dump().items()})
+    return again
+
+
+def test_repeats_of_a_run_make_a_spread(player):
+    trace = rest_trace()
+    base = baseline_trace(trace.tokens)
+    runs = [[slower(t, f).model_dump(mode="json") for t in (base, trace)] for f in (1.0, 3.0, 2.0)]
+    player.evaluate(
+        """runs => runs.forEach(([base, trace]) => {
+        for (const [raw, role] of [[base, "baseline"], [trace, "run"]]) {
+            p.start(raw.header, { role, text: raw.token_text, bytes: raw.token_bytes });
+            raw.steps.forEach(step => p.push(step, {}, {}));
+            p.finish(raw.finish);
+        }
+    })""",
+        runs,
+    )
+    rows = player.locator(".rv-compare tbody tr")
+    assert rows.count() == 2
+    speed = trace.tokens_per_second
+    cells = rows.nth(1).locator("td").all_inner_texts()
+    assert cells[0] == f"{speed / 2:.1f} (3 runs)", "the median"
+    assert cells[2] == f"{speed / base.tokens_per_second:.2f}×", "of medians"
+    title = rows.nth(1).locator(".rv-speed").get_attribute("title")
+    assert title == f"3 repeats: {speed / 3:.1f} to {speed:.1f} tokens/s"
+    assert player.locator(".rv-whisker").count() == 2
+    player.evaluate("trace => p.open({ trace, baseline: null })", rasd_trace().model_dump(mode="json"))
+    assert not player.locator(".rv-compare").is_visible(), "another prompt's runs are no repeats"
+
+
+def shown(page, chart):
+    return page.evaluate(
+        """chart => document.querySelector(`[data-chart=${chart}] .rv-plot`).data?.map(({ name, x, y }) => ({
+        name, x: [...x], y: [...y] }))""",
+        chart,
+    )
+
+
+def test_charts_of_a_whole_run_are_its_numbers(player):
+    player.add_script_tag(path=PLOTLY / "plotly.min.js")
+    trace = rasd_trace()
+    trace.header.environment.forward_ms = {1: 10.0, 2: 11.0, 64: 40.0}
+    player.evaluate(
+        """trace => {
+        const host = document.getElementById("host");
+        host.replaceChildren();
+        window.p = RestViz.createPlayer(host);
+        p.open({ trace, baseline: null });
+    }""",
+        trace.model_dump(mode="json"),
+    )
+    player.locator("[data-chart=costs]").scroll_into_view_if_needed()
+    player.wait_for_function("document.querySelector('[data-chart=costs] .rv-plot').data")
+    (step,) = trace.steps[1:]
+    (sizes,) = shown(player, "histogram")
+    assert dict(zip(sizes["x"], sizes["y"], strict=True)) == {1: 0, 2: 0, 3: 0, len(step.emitted): 1}
+    depths = {series["name"]: series["y"] for series in shown(player, "depths")}
+    assert [sum(values) for values in zip(*depths.values(), strict=True)] == [1, 1, 1], "each depth was accepted once"
+    curve, points = shown(player, "costs")
+    assert (curve["x"], curve["y"]) == ([1, 2, 64], [10, 11, 40])
+    verified = sum(not fate.startswith("pruned") for fate in step.nodes.fate)
+    assert (points["x"], points["y"]) == ([verified], [step.times.forward])
+
+
+@pytest.mark.parametrize("format", ["svg", "png"])
+def test_charts_can_be_kept(player, tmp_path, format):
+    player.add_script_tag(path=PLOTLY / "plotly.min.js")
+    player.evaluate(
+        """trace => {
+        const host = document.getElementById("host");
+        host.replaceChildren();
+        window.p = RestViz.createPlayer(host);
+        p.open({ trace, baseline: null });
+    }""",
+        rest_trace().model_dump(mode="json"),
+    )
+    player.wait_for_function("p.charts.ready")
+    with player.expect_download() as download:
+        player.get_by_label(f"Tokens per step as {format.upper()}").click()
+    download.value.save_as(tmp_path / "chart")
+    assert download.value.suggested_filename == f"restviz-tokens.{format}"
+    assert (tmp_path / "chart").read_bytes()[:5] in (b"<svg ", b"\x89PNG\r")

@@ -309,10 +309,18 @@ def test_run_waits_for_the_model():
 
 
 def test_every_method_that_can_run_here_runs_against_one_baseline():
-    messages = play(collect(Runner(ScriptedEngine), every=True))
+    messages = play(collect(Runner(ScriptedEngine), every=1))
     assert methods(messages) == ["autoregressive", "pld", "rest"]
     baseline, *others = list(dict.fromkeys(m["run"] for m in messages if "run" in m))
     assert {m["baseline"] for m in messages if m.get("run") in others} == {baseline}
+
+
+def test_repeats_measure_the_baseline_again_too():
+    messages = play(collect(Runner(ScriptedEngine), every=3))
+    made = {m["run"]: m["header"]["method"] for m in messages if "header" in m}
+    assert list(made.values()) == ["autoregressive", "pld", "rest"] * 3
+    runs = list(dict.fromkeys((m["run"], m["baseline"]) for m in messages if m.get("baseline")))
+    assert len({baseline for _, baseline in runs}) == 3
 
 
 def test_stop_ends_all_methods_that_are_to_come():
@@ -321,7 +329,7 @@ def test_stop_ends_all_methods_that_are_to_come():
     async def scenario():
         runner = Runner(lambda: ScriptedEngine(gate))
         messages = []
-        async for text in runner.run("a", "p", settings(), every=True):
+        async for text in runner.run("a", "p", settings(), every=1):
             messages.append(json.loads(text))
             if len(steps(messages, "run")) == 2:
                 runner.stop("a")

@@ -7,27 +7,34 @@
   const EVERY = 300; // ms between two redraws while running: more would cost the model's own processor time
   const PARTS = ["forward", "retrieve", "draft", "fuse", "accept", "other"];
   const PATTERNS = { forward: "", retrieve: "/", draft: "x", fuse: "+", accept: "\\", other: "." };
+  const ORIGINS = { datastore: ["datastore", ""], context: ["text itself", "/"], model: ["draft model", "x"], fused: ["several", "+"] };
   const CONFIG = { displayModeBar: false, responsive: true };
 
   class Charts {
     constructor(host, { onSeek }) {
       this.onSeek = onSeek;
       const panel = (id, title, caption) => {
-        const plot = el("div", { class: "rv-plot", id: null });
+        const plot = el("div", { class: "rv-plot" });
+        const save = (format) => el("button", { type: "button", class: "rv-link", text: format.toUpperCase(), "aria-label": `${title} as ${format.toUpperCase()}`,
+          on: { click: () => this.plotly.downloadImage(plot, { format, filename: `restviz-${id}`, width: 640, height: 360, scale: 2 }) } });
         host.append(el("figure", { class: "rv-chart", "data-chart": id },
-          el("figcaption", {}, el("strong", { text: title }), el("span", { text: caption })), plot));
+          el("figcaption", {}, el("strong", { text: title }), el("span", { class: "rv-saves" }, save("svg"), save("png")), el("span", { text: caption })), plot));
         return plot;
       };
       this.race = panel("race", "Tokens over time", "against the measured baseline, without the prefill");
       this.tokens = panel("tokens", "Tokens per step", "accepted from the draft, plus the target's own");
       this.times = panel("times", "Time per step", "where the milliseconds of a step go");
+      this.histogram = panel("histogram", "How many tokens a step gives", "steps by the tokens that they added to the text");
+      this.depths = panel("depths", "Accepted by depth", "share of steps that accepted a token so far ahead");
+      this.costs = panel("costs", "What a forward costs", "line: measured at load, after a short text; dots: this run");
+      this.whole = [this.histogram, this.depths, this.costs]; // of a run that is over
       this.live = false;
       this.unseen = new Set();
       const seen = new IntersectionObserver((entries) => {
         for (const { target, isIntersecting } of entries) this.unseen[isIntersecting ? "delete" : "add"](target);
         this.append();
       });
-      [this.race, this.tokens, this.times].forEach((plot) => seen.observe(plot));
+      [this.race, this.tokens, this.times, ...this.whole].forEach((plot) => seen.observe(plot));
       this.sizes = new ResizeObserver(() => this.ready && this.each((plot) => this.plotly.Plots.resize(plot)));
     }
 
@@ -38,7 +45,7 @@
       this.redraw();
     }
 
-    each(action) { [this.race, this.tokens, this.times].filter((plot) => plot.data).forEach(action); }
+    each(action) { [this.race, this.tokens, this.times, ...this.whole].filter((plot) => plot.data).forEach(action); }
 
     /** Show these runs; drawing everything anew happens here only, steps are added by `append`. */
     reset(run, baseline) {
@@ -54,10 +61,11 @@
         ink: get("--ink-2"), grid: get("--line"), run: get("--datastore"), bonus: get("--bonus"), base: get("--ink-3"),
         forward: get("--forward"), retrieve: get("--datastore"), draft: get("--model"), fuse: get("--context"),
         accept: get("--bonus"), other: get("--ink-3"), panel: get("--panel"),
+        datastore: get("--datastore"), context: get("--context"), model: get("--model"), fused: get("--fused"),
       };
     }
 
-    axes(x, y, extra) {
+    axes(x, y, extra, upright) {
       const c = this.c;
       const axis = { gridcolor: c.grid, zeroline: false, linecolor: c.grid, ticks: "", automargin: true };
       return {
@@ -66,14 +74,16 @@
         legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom", font: { size: 11 }, traceorder: "normal" },
         hoverlabel: { bgcolor: c.panel, bordercolor: c.grid, font: { color: c.ink } },
         xaxis: { ...axis, title: { text: x, standoff: 4 }, rangemode: "tozero" },
-        yaxis: { ...axis, title: { text: y, standoff: 4 }, rangemode: "tozero" }, ...extra,
+        yaxis: { ...axis, title: { text: y, standoff: 4 }, rangemode: "tozero", ...upright }, ...extra,
       };
     }
 
     redraw() {
+      for (const plot of this.whole) plot.parentNode.hidden = !this.run || this.run.isBaseline && plot !== this.costs;
       if (!this.plotly || !this.run) return;
       const c = (this.c = this.colours()), { run, baseline } = this;
       this.drawn = { race: 0, base: 0, tokens: 0, times: 0 };
+      this.summed = null;
       this.lined = undefined;
       const line = (name, colour, dash) => ({
         x: [0], y: [0], name, mode: "lines", line: { color: colour, width: 2.5, dash, shape: "linear" },
@@ -82,11 +92,7 @@
       const race = [];
       if (!run.isBaseline) race.push(line(RestViz.method(run.header.method), c.run));
       race.push(line("autoregressive", c.base, "dash"));
-      const bar = (name, colour, pattern, unit) => ({
-        type: "bar", x: [], y: [], name,
-        marker: { color: colour, pattern: { shape: pattern, fillmode: "overlay", size: 5, solidity: 0.25, fgcolor: c.panel } },
-        hovertemplate: `step %{x}: %{y} ${unit}<extra>${name}</extra>`,
-      });
+      const bar = (name, colour, pattern, unit) => this.bar(name, colour, pattern, `step %{x}: %{y} ${unit}`);
       this.parts = PARTS.filter((part) => ["forward", "other"].includes(part) || run.steps.some((step) => step.times[part] > 0)
         || (part !== "draft" && part !== "fuse" && !run.isBaseline));
       const stacked = { barmode: "stack" };
@@ -111,6 +117,31 @@
       });
     }
 
+    bar(name, colour, pattern, hover, x = [], y = []) {
+      const marker = { color: colour, pattern: { shape: pattern, fillmode: "overlay", size: 5, solidity: 0.25, fgcolor: this.c.panel } };
+      return { type: "bar", x, y, name, marker, hovertemplate: `${hover}<extra>${name}</extra>` };
+    }
+
+    /** The charts of a run that is over, drawn once, when one of them is in view. */
+    sum() {
+      const { run, c } = this;
+      if (this.summed === run.steps.length || this.whole.every((plot) => this.unseen.has(plot))) return;
+      this.summed = run.steps.length;
+      const sizes = RestViz.histogram(run), depths = RestViz.byDepth(run), { points, curve } = RestViz.cost(run);
+      this.plotly.react(this.histogram, [this.bar("steps", c.run, "", "%{y} steps gave %{x} tokens", sizes.x, sizes.y)],
+        this.axes("tokens of a step", "steps", { showlegend: false }), CONFIG);
+      this.plotly.react(this.depths, Object.entries(depths.series).map(([kind, y]) =>
+        this.bar(ORIGINS[kind][0], c[kind], ORIGINS[kind][1], "%{x} ahead: %{y:.0%} of steps", depths.x, y)),
+      this.axes("tokens ahead", "share of steps", { barmode: "stack" }, { tickformat: ".0%" }), CONFIG);
+      const lines = curve.x.length ? [{
+        x: curve.x, y: curve.y, name: "measured at load", mode: "lines+markers", line: { color: c.base, dash: "dash", width: 2 }, marker: { size: 5 },
+        text: curve.y.map((y) => `${(y / curve.y[0]).toFixed(2)}× one row`), hovertemplate: "%{x} rows: %{y:.0f} ms, %{text}<extra></extra>",
+      }] : [];
+      this.plotly.react(this.costs, [...lines, {
+        ...points, name: "this run", mode: "markers", marker: { color: c.run, size: 6, opacity: 0.55 }, hovertemplate: "%{x} rows: %{y:.0f} ms<extra>this run</extra>",
+      }], this.axes("rows: drafted nodes and the root", "ms"), CONFIG);
+    }
+
     /** A step was added, or another one is on screen. */
     append() {
       if (!this.timer) this.timer = setTimeout(() => { this.timer = null; this.flush(); }, this.live ? EVERY : 40);
@@ -124,6 +155,7 @@
       if (!this.live) {
         jobs.forEach(([, draw]) => draw());
         this.line();
+        this.sum();
       } else if (jobs.length) {
         this.turn = ((this.turn ?? -1) + 1) % jobs.length;
         jobs[this.turn][1]();

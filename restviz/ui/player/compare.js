@@ -1,24 +1,28 @@
-/* Several runs of one prompt beside each other: a table of what was measured, and lanes that replay them on one clock. */
+/* Several runs of one prompt beside each other: a table of what was measured, and lanes that replay them on one clock.
+   Runs with the same method and parameters are repeats: the last is the one to look at, all make the spread. */
 (function (RestViz) {
   "use strict";
-  const { el, count } = RestViz;
+  const { el, count, plural } = RestViz;
 
   const TAIL = 90; // characters of text shown in a lane
+
+  const key = ({ header }) => JSON.stringify([header.method, header.parameters, header.prompt_ids]);
 
   class Compare {
     /** @param onChoose(model) a run is to be looked at */
     constructor(host, { onChoose }) {
       this.host = host;
       this.onChoose = onChoose;
-      this.models = [];
+      this.models = [];    // the last of each method and parameters, the baseline first
+      this.speeds = new Map(); // key of a run -> tokens/s of its repeats
       this.time = Infinity; // seconds on the lanes' clock; Infinity: everything is there
       this.play = el("button", { type: "button", class: "rv-icon", "aria-label": "Replay all", on: { click: () => this.toggle() } }, RestViz.picture("play"));
       this.rate = el("select", { "aria-label": "Replay speed" }, ...[0.25, 0.5, 1, 2, 4].map((x) => el("option", { value: x, text: x + "×", selected: x === 1 })));
       this.clock = el("span", { class: "rv-clock" });
       this.body = el("tbody");
       this.lanes = el("div", { class: "rv-lanes" });
-      const heads = ["method", "tokens/s", "speedup", "M", "forwards", "drafting, ms/step", "text"];
-      host.append(el("div", { class: "rv-head" }, el("h3", { text: "Compare" }), el("p", { class: "rv-small", text: "Runs of this prompt, one after the other on this machine; choose one to look at it." })),
+      const heads = ["method", "tokens/s", "", "speedup", "M", "forwards", "drafting, ms/step", "text"];
+      host.append(el("div", { class: "rv-head" }, el("h3", { text: "Compare" }), el("p", { class: "rv-small", text: "Runs of this prompt, one after the other on this machine; choose one to look at it. Repeats give the median, and a line from the slowest to the fastest." })),
         el("div", { class: "rv-scroll", tabindex: 0, role: "group", "aria-label": "Table of the runs" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), this.body)),
         el("div", { class: "rv-replay" }, this.play, this.clock, this.rate), this.lanes);
       host.hidden = true;
@@ -27,19 +31,24 @@
     /** The runs that belong together start with their baseline. */
     start(baseline) {
       if (this.models[0] === baseline) return;
-      this.models = [baseline];
+      this.next = null;
+      if (this.models.length && key(this.models[0]) === key(baseline)) this.next = baseline; // compared with once it is over
+      else {
+        this.models = [baseline];
+        this.speeds.clear();
+      }
       this.draw();
     }
 
     clear() {
       this.stop();
       this.models = [];
+      this.speeds.clear();
       this.host.hidden = true;
     }
 
     /** A run is there; one of the same method and parameters takes the place of the one before. */
     add(model) {
-      const key = (m) => JSON.stringify([m.header.method, m.header.parameters]);
       if (this.models.includes(model)) return;
       const same = this.models.findIndex((m, i) => i > 0 && key(m) === key(model));
       if (same > 0) this.models[same] = model;
@@ -47,6 +56,11 @@
     }
 
     draw(current) {
+      if (this.next?.finish) {
+        this.models[0] = this.next;
+        this.next = null;
+      }
+      for (const model of this.models) this.measured(model);
       const baseline = this.models[0], done = this.models.filter((model) => model.finish);
       this.host.hidden = done.length < 2;
       if (this.host.hidden) return;
@@ -56,15 +70,40 @@
       this.show();
     }
 
+    /** A run that is over counts once as a repeat; one that was stopped is another, shorter text. */
+    measured(model) {
+      if (!model.finish || model.counted || ["stopped", "failed"].includes(model.finish.reason)) return;
+      model.counted = true;
+      this.speeds.set(key(model), [...(this.speeds.get(key(model)) ?? []), model.speed]);
+    }
+
+    /** Tokens/s of a run's repeats: least, median, most, and how many there are. */
+    spread(model) {
+      const all = [...(this.speeds.get(key(model)) ?? [model.speed])].sort((a, b) => a - b), n = all.length;
+      return { least: all[0], middle: (all[(n - 1) >> 1] + all[n >> 1]) / 2, most: all[n - 1], n };
+    }
+
+    /** A bar as long as the median, and a line over it from the least to the most. */
+    bar(model) {
+      const { least, middle, most, n } = this.spread(model), scale = 100 / Math.max(...this.shown.map((one) => this.spread(one).most), 1e-9);
+      const bar = el("span", { class: "rv-lane-bar k-" + (model.isBaseline ? "plain" : "run") }), line = el("span", { class: "rv-whisker", hidden: n < 2 });
+      bar.style.width = middle * scale + "%";
+      line.style.left = least * scale + "%";
+      line.style.width = (most - least) * scale + "%";
+      return el("td", { class: "rv-speed", title: n > 1 ? `${plural(n, "repeat")}: ${least.toFixed(1)} to ${most.toFixed(1)} tokens/s` : null }, el("span", { class: "rv-lane-track" }, bar, line));
+    }
+
     row(model, baseline, here) {
       const own = model === baseline, state = own ? null : RestViz.compare(model, baseline).state;
-      const ratio = own ? 1 : model.speed / baseline.speedOf(model.tokens.length);
+      const { middle: speed, n } = this.spread(model), again = this.spread(baseline).n;
+      const ratio = own ? 1 : n * again > 1 ? speed / this.spread(baseline).middle : speed / baseline.speedOf(model.tokens.length);
       const drafting = model.steps.slice(1).map(({ times: t }) => t.retrieve + t.draft + t.fuse).sort((a, b) => a - b);
       const middle = drafting.length ? drafting[Math.floor(drafting.length / 2)] : 0;
       const text = own ? "baseline" : state === "identical" ? "✓ identical" : state === "stopped" ? "✓ identical so far" : "≠ differs";
       const choose = el("button", { type: "button", class: "rv-link", text: this.name(model), "aria-pressed": String(here), on: { click: () => this.onChoose(model) } });
       return el("tr", { class: here ? "here" : "" }, el("th", { scope: "row" }, choose),
-        ...[model.speed.toFixed(1), ratio.toFixed(2) + "×", model.meanLength.toFixed(2), count(model.forwards), own ? "–" : middle.toFixed(1), text]
+        el("td", { text: speed.toFixed(1) + (n > 1 ? ` (${n} runs)` : "") }), this.bar(model),
+        ...[ratio.toFixed(2) + "×", model.meanLength.toFixed(2), count(model.forwards), own ? "–" : middle.toFixed(1), text]
           .map((value) => el("td", { text: value })));
     }
 
