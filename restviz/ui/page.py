@@ -70,6 +70,7 @@ CSS = """
 #rv-advanced .form { border: 0; }
 #rv-advanced [data-testid="block-info"] { padding: 0; }
 #rv-advanced .row { gap: 8px; }
+#rv-stores input { color: var(--body-text-color) !important; } /* its placeholder is too pale */
 @media (min-width: 900px) { #rv-form { position: sticky; top: 10px; align-self: start; max-width: 330px; } }
 """
 
@@ -84,6 +85,9 @@ def theme() -> gr.themes.Base:
         spacing_size="sm",
         radius_size="md",
     ).set(
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+        button_primary_background_fill_dark="*primary_600",
         block_info_text_color="*neutral_600",
         block_info_text_color_dark="*neutral_300",
         block_title_text_color="*neutral_700",

@@ -67,7 +67,7 @@ def test_mask_tree_and_list_point_at_each_other(rasd):
     rasd.keyboard.press("ArrowUp")
     up = rasd.evaluate(f"String(p.mask.order[p.mask.order.indexOf({other}) - 1])")
     assert marked()[0] == up
-    assert rasd.locator(".rv-inspector h4").is_visible()
+    assert rasd.locator(".rv-inspector h3").is_visible()
 
 
 def test_the_list_has_every_node_the_accepted_first(rasd):

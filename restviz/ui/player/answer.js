@@ -28,6 +28,7 @@
     reset(model) {
       this.model = model;
       this.groups = [];
+      this.now = undefined; // the step that is shown: the groups after it are faded
       this.spans = [];
       this.marked = [];
       this.body.replaceChildren();
@@ -50,7 +51,7 @@
 
     append(i) {
       const model = this.model;
-      const group = el("span", { class: "rv-step" });
+      const group = el("span", { class: i > this.now ? "rv-step later" : "rv-step" });
       const first = model.start[i];
       for (let k = first; k < first + model.emitted(i); k++) {
         const token = model.tokens[k];
@@ -72,15 +73,17 @@
 
     /** Show the text as it was after step i: later steps fade, and the matched suffix is outlined. */
     show(i, match, live) {
-      this.groups.forEach((group, k) => {
-        group.classList.toggle("later", k > i);
-        group.classList.toggle("now", k === i);
-      });
+      const before = this.groups[this.now];
+      before?.classList.remove("now");
+      this.groups[i]?.classList.add("now");
+      // only what lies between: a long answer has thousands of tokens
+      for (let k = Math.min(this.now ?? -1, i) + 1; k <= Math.max(this.now ?? this.groups.length - 1, i); k++) this.groups[k].classList.toggle("later", k > i);
+      this.now = i;
       for (const span of this.marked) span.classList.remove("in-match", "match-first", "match-last");
       this.marked = [];
       if (match > 0) {
-        const before = [...this.promptSpans, ...this.spans.slice(0, this.model.start[i])];
-        this.marked = before.slice(-match);
+        const text = this.spans.slice(Math.max(0, this.model.start[i] - match), this.model.start[i]);
+        this.marked = [...(text.length < match ? this.promptSpans.slice(text.length - match) : []), ...text];
         this.marked.forEach((span) => span.classList.add("in-match"));
         this.marked[0]?.classList.add("match-first");
         this.marked[this.marked.length - 1]?.classList.add("match-last");
@@ -98,7 +101,9 @@
     }
 
     highlight(k) {
-      this.spans.forEach((span, i) => span.classList.toggle("hover", i === k));
+      this.spans[this.pointed]?.classList.remove("hover");
+      this.spans[k]?.classList.add("hover");
+      this.pointed = k;
     }
   }
 

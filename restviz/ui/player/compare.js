@@ -21,8 +21,8 @@
       this.clock = el("span", { class: "rv-clock" });
       this.body = el("tbody");
       this.lanes = el("div", { class: "rv-lanes" });
-      const heads = ["method", "tokens/s", "", "speedup", "M", "forwards", "drafting, ms/step", "text"];
-      host.append(el("div", { class: "rv-head" }, el("h3", { text: "Compare" }), el("p", { class: "rv-small", text: "Runs of this prompt, one after the other on this machine; choose one to look at it. Repeats give the median, and a line from the slowest to the fastest." })),
+      const heads = ["method", "tokens/s", "spread", "speedup", "M", "forwards", "drafting, ms/step", "text"];
+      host.append(el("div", { class: "rv-head" }, el("h2", { text: "Compare" }), el("p", { class: "rv-small", text: "Runs of this prompt, one after the other on this machine; choose one to look at it. Repeats give the median, and a line from the slowest to the fastest." })),
         el("div", { class: "rv-scroll", tabindex: 0, role: "group", "aria-label": "Table of the runs" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), this.body)),
         el("div", { class: "rv-replay" }, this.play, this.clock, this.rate), this.lanes);
       host.hidden = true;

@@ -78,7 +78,7 @@
         if (t[part] > 0 && (part !== "accept" || !model.isBaseline)) rows.push(["– " + part, ms(t[part])]);
       }
       const details = [this.list(rows), ...(step.first ? [this.first(model, step)] : [])];
-      this.host.replaceChildren(el("h4", { text: "Step " + step.index }), ...(stage === "verify" ? details : details.reverse()),
+      this.host.replaceChildren(el("h3", { text: "Step " + step.index }), ...(stage === "verify" ? details : details.reverse()),
         el("p", { class: "rv-hint", text: "Point at a node, or focus the tree and press ↑ ↓, for its details." }));
     }
 
@@ -104,7 +104,7 @@
       if (path.length) rows.push(["path", path.join(" ")]);
       rows.push(["token id", String(token)]);
       const reason = kind === "pruned_first_token" ? this.reason(model, step, node) : RestViz.FATES[kind].text + ".";
-      const parts = [el("h4", { text: quote(model.label(token)) }), el("p", { class: "rv-hint", text: reason }), this.list(rows)];
+      const parts = [el("h3", { text: quote(model.label(token)) }), el("p", { class: "rv-hint", text: reason }), this.list(rows)];
       const look = step.looks.find((look) => look.node === (node === 0 ? 0 : parent));
       if (look) parts.push(this.choices(model, look, token, model.label(nodes.token[look.node])));
       clearTimeout(this.timer);

@@ -102,7 +102,7 @@
         ...(link ? [button("Copy link", "A link that restores prompt, method and parameters; for a recorded run, the run and the step", () => this.link(link))] : []),
         ...(template ? [button("Web page", "This run and its baseline in one HTML file that needs no network", async () => save(this.name("html"), await this.page(template), "text/html"))] : []),
       ];
-      host.append(el("h3", { text: "Keep" }), ...this.needRun,
+      host.append(el("h2", { text: "Keep" }), ...this.needRun,
         button("Open a trace…", "A trace that was kept before", () => this.file.click()), this.file);
     }
 

@@ -22,6 +22,7 @@
       this.model = model;
       this.svg.replaceChildren();
       this.bars = [];
+      this.now = undefined;
       this.highest = 4;
       model.steps.forEach((_, i) => this.append(i));
       this.fit();
@@ -29,7 +30,7 @@
 
     append(i) {
       const { model } = this, step = model.steps[i];
-      const bar = svg("g", { class: "rv-bar" });
+      const bar = svg("g", { class: i > this.now ? "rv-bar later" : "rv-bar" });
       let y = 0;
       const block = (n, kind) => {
         if (!n) return;
@@ -59,7 +60,8 @@
       if (this.bars.length !== this.fitted) this.fit();
       this.range.value = i;
       this.range.setAttribute("aria-valuetext", text);
-      this.bars.forEach((bar, k) => bar.classList.toggle("later", k > i));
+      for (let k = Math.min(this.now ?? -1, i) + 1; k <= Math.max(this.now ?? this.bars.length - 1, i); k++) this.bars[k].classList.toggle("later", k > i);
+      this.now = i;
     }
 
     highlight(i) { this.bars.forEach((bar, k) => bar.classList.toggle("hover", k === i)); }

@@ -99,7 +99,7 @@
     v.note = el("div", { class: "rv-note", role: "status", hidden: true });
     v.alert = el("div", { class: "rv-note", role: "alert", "data-kind": "error", hidden: true });
     v.empty = el("section", { class: "rv-empty", "aria-label": "What you will see" },
-      el("h2", { text: "Speculative decoding, one step at a time" }),
+      el("h2", { class: "rv-title", text: "Speculative decoding, one step at a time" }),
       el("div", { class: "rv-cards" }, ...CARDS.map(([title, text], i) =>
         el("div", { class: "rv-card" }, sketch(i + 1), el("h3", { text: title }), el("p", { text }))) ),
       el("p", { class: "rv-hint", text: "Choose an example or write a prompt, then press Run. Plain autoregressive decoding of the same prompt is measured first; "
@@ -118,13 +118,13 @@
     v.where = el("span", { class: "rv-where" });
     v.timeline = el("div", { class: "rv-timeline" });
     v.sticky = el("section", { class: "rv-sticky", "aria-label": "Answer and timeline" },
-      el("div", { class: "rv-head" }, (v.answerTitle = el("h3", { text: "Answer" })),
+      el("div", { class: "rv-head" }, (v.answerTitle = el("h2", { text: "Answer" })),
         (v.answerLegend = el("ul", { class: "rv-legend" }))),
       v.answer,
       el("div", { class: "rv-controls" }, v.first, v.back, v.play, v.next, v.last, v.where, v.pace),
       v.timeline);
     v.why = el("p", { class: "rv-why" });
-    v.treeTitle = el("h3", {});
+    v.treeTitle = el("h2", {});
     v.pruned = el("input", { type: "checkbox" });
     v.prunedLabel = el("span");
     v.unrecorded = el("span", { class: "rv-wide" });
@@ -136,7 +136,7 @@
     v.listButton = toggle("List", "The nodes as a table");
     v.mask = el("figure", { class: "rv-mask", hidden: true });
     v.list = el("div", { class: "rv-list rv-scroll", tabindex: 0, role: "group", "aria-label": "Table of the nodes", hidden: true });
-    v.inspector = el("aside", { class: "rv-inspector", "aria-live": "off", "aria-label": "Details" });
+    v.inspector = el("aside", { class: "rv-inspector", tabindex: 0, "aria-live": "off", "aria-label": "Details" });
     v.middle = el("section", { class: "rv-middle", "aria-label": "Draft tree" },
       el("div", { class: "rv-head" }, v.treeTitle, (v.treeLegend = el("ul", { class: "rv-legend" })), el("div", { class: "rv-views" }, v.maskButton, v.listButton)),
       (v.stages = el("div", { class: "rv-stages", role: "radiogroup", "aria-label": "Stage of the step", hidden: true })),

@@ -1,0 +1,105 @@
+"""For everyone: axe finds nothing serious, light and dark, at three widths; every control is reached by keyboard."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+SOON = 30_000
+WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
+
+
+@pytest.fixture(params=WIDTHS)
+def recorded(request, app, tab):
+    width, height = WIDTHS[request.param]
+    tab.set_viewport_size({"width": width, "height": height})
+    tab.goto(app.url + "/?run=stack&method=rasd&step=4")
+    tab.wait_for_function("window.RestViz?.player?.model && RestViz.player.charts.ready", timeout=SOON)
+    return tab
+
+
+def serious(page, within):
+    """What axe calls serious or critical."""
+    found = Axe().run(page, context=within).response["violations"]
+    return [
+        f"{v['id']} ({v['impact']}): {v['help']}: {node['target']} {node['html'][:160]}"
+        for v in found
+        if v["impact"] in ("serious", "critical")
+        for node in v["nodes"][:3]
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(recorded, theme):
+    recorded.evaluate("dark => document.body.classList.toggle('dark', dark)", theme == "dark")
+    recorded.wait_for_function("theme => document.querySelector('.rv').dataset.theme === theme", arg=theme)
+    for name in ("Mask", "List"):
+        recorded.get_by_role("button", name=name, exact=True).click()
+    recorded.get_by_text("What if…").click()
+    recorded.locator("#rv-advanced button").first.click()
+    recorded.wait_for_selector("#rv-seed input", state="visible")
+    recorded.wait_for_timeout(600)  # transitions of colour
+    assert serious(recorded, "body") == []
+    for stage in ("retrieve", "prune", "draft", "fuse"):
+        recorded.evaluate("stage => RestViz.player.show(stage)", stage)
+        recorded.wait_for_timeout(600)
+        assert serious(recorded, ".rv-middle") == []
+
+
+def test_nothing_is_wider_than_the_window(recorded):
+    for name in ("Mask", "List"):
+        recorded.get_by_role("button", name=name, exact=True).click()
+    assert recorded.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    outside = recorded.evaluate(
+        """[...document.querySelectorAll('.rv-main > *, .rv-keep, .rv-split > *')].filter(node => node.offsetParent
+        && node.getBoundingClientRect().right > innerWidth + 1).map(node => node.className)"""
+    )
+    assert outside == []
+
+
+def test_at_200_percent_zoom_everything_is_still_there(app, browser):
+    """200 % zoom of a 1440 pixel window is a window of 720 CSS pixels at twice the density."""
+    context = browser.new_context(viewport={"width": 720, "height": 450}, device_scale_factor=2)
+    page = context.new_page()
+    page.goto(app.url + "/?run=stack&method=rasd&step=4")
+    page.wait_for_function("window.RestViz?.player?.model", timeout=SOON)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    for name in ("Trace", "Copy link", "Mask", "List"):
+        page.get_by_role("button", name=name, exact=True).scroll_into_view_if_needed()
+        assert page.get_by_role("button", name=name, exact=True).is_visible()
+    context.close()
+
+
+def test_every_control_is_reached_by_tab(app, tab):
+    tab.goto(app.url + "/?run=stack&method=rasd&step=4")
+    tab.wait_for_function("window.RestViz?.player?.model", timeout=SOON)
+    wanted = set(
+        tab.evaluate(
+            """[...document.querySelectorAll('.rv button:not(:disabled), .rv select, .rv input, .rv summary')]
+            .filter(node => node.checkVisibility({ checkVisibilityCSS: true }) && node.tabIndex >= 0)
+            .map((node, i) => { node.dataset.tab = i; return String(i); })"""
+        )
+    )
+    assert len(wanted) > 30
+    tab.locator(".rv-answer").focus()
+    reached = set()
+    for _ in range(len(wanted) + 20):
+        tab.keyboard.press("Tab")
+        at = tab.evaluate("document.activeElement.dataset.tab")
+        if at is None and reached >= wanted:
+            break
+        reached.add(at)
+    assert wanted - reached == set()
+
+
+def test_with_reduced_motion_nothing_moves(app, browser):
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(app.url + "/?run=stack&method=rasd&step=4")
+    page.wait_for_function("window.RestViz?.player?.model", timeout=SOON)
+    page.evaluate("RestViz.player.show('fuse')")
+    moving = page.evaluate(
+        "document.querySelector('.rv').getAnimations({ subtree: true }).filter(a => a.playState === 'running').length"
+    )
+    assert moving == 0
+    context.close()
