@@ -11,6 +11,7 @@ that the next build removes.
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,7 @@ def open_or_build(name: str, tokenizer: Tokenizer, progress: bool = True, tokeni
         return Datastore.open(name, fingerprint)
     path = default_path(Path(name).stem if name.endswith(".toml") else name, fingerprint)
     if not path.exists():
+        logging.getLogger("restviz").info("building the datastore %s, once", name)
         build(load_recipe(name), tokenizer, path, progress=progress, tokenizer_name=tokenizer_name)
     return Datastore.open(path, fingerprint)
 

@@ -137,11 +137,23 @@ class Job:
                 waiting.cancel()
 
 
+class _Told(logging.Handler):
+    """What loading says it is doing, for the page."""
+
+    def __init__(self, runner: Runner):
+        super().__init__(logging.INFO)
+        self.runner = runner
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.runner.loading = record.getMessage().rstrip("…. ")
+
+
 class Runner:
     """Owns the engine and hands it to one visitor after the other."""
 
     def __init__(self, load: Callable[[], Any]):
         self.engine: Future[Any] = Future()
+        self.loading = ""  # what is being done until the engine is there
         self.turn = asyncio.Lock()
         self.waiting = 0
         self.jobs: dict[str, Job] = {}
@@ -151,12 +163,17 @@ class Runner:
         threading.Thread(target=self._load, args=(load,), name="restviz-load", daemon=True).start()
 
     def _load(self, load: Callable[[], Any]) -> None:
+        told, logger = _Told(self), logging.getLogger("restviz")
+        logger.addHandler(told)
+        logger.setLevel(logging.INFO)
         try:
             self.engine.set_result(load())
         except Exception as error:
             if not isinstance(error, RestvizError):
                 log.exception("loading failed")
             self.engine.set_exception(error)
+        finally:
+            logger.removeHandler(told)
 
     def sentence(self, error: BaseException) -> str:
         if isinstance(error, RestvizError):
@@ -171,7 +188,8 @@ class Runner:
 
     def state(self) -> str:
         if not self.engine.done():
-            return json.dumps({"ready": False, "note": "Loading the model and the datastore…", "footer": ""})
+            doing = f": {self.loading}" if self.loading else ""
+            return json.dumps({"ready": False, "note": f"Loading the model and the datastore{doing}…", "footer": ""})
         error = self.engine.exception()
         if error:
             return json.dumps({"ready": False, "error": self.sentence(error), "footer": ""})

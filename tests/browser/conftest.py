@@ -9,7 +9,7 @@ import pytest
 from driving import App, chromium
 from playwright.sync_api import sync_playwright
 
-from restviz.ui.export import PLAYER, SCRIPTS
+from restviz.ui.export import PLAYER, RUNS, SCRIPTS, template
 
 
 @pytest.fixture(scope="package")  # not longer: the model's tests want both cores
@@ -43,8 +43,17 @@ def tab(browser):
 
 
 @pytest.fixture
-def player(tab):
-    """The player on its own, inlined into a page without Gradio and without a server, as `p`."""
+def player(request, tab, tmp_path):
+    """The player on its own, without Gradio and without a server, as `p`: inlined into a page, or (as parameter
+    "exported") the page that `trace export` writes, from disk and with the network off."""
+    if getattr(request, "param", "inlined") == "exported":
+        page = template().replace(RUNS, "").replace('"player"', '"host"')
+        (tmp_path / "run.html").write_text(
+            page.replace("RestViz.createPlayer(doc", "window.p = RestViz.createPlayer(doc")
+        )
+        tab.context.set_offline(True)
+        tab.goto((tmp_path / "run.html").as_uri())
+        return tab
     tab.set_content("<!doctype html><div id=host></div>")
     tab.add_style_tag(content=(PLAYER / "player.css").read_text())
     for name in SCRIPTS:
@@ -54,4 +63,4 @@ def player(tab):
 
 
 def _inside(url: str) -> bool:
-    return url.startswith(("http://127.0.0.1:", "data:", "blob:", "about:"))
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:", "about:", "file:"))

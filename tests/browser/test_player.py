@@ -8,6 +8,8 @@ from made import baseline_trace, rasd_trace, rest_trace
 from restviz.trace import Check, Match, Times
 from restviz.ui.export import PLOTLY
 
+pytestmark = pytest.mark.parametrize("player", ["inlined", "exported"], indirect=True)
+
 
 @pytest.fixture
 def loaded(player):

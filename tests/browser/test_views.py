@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from made import rasd_trace, rest_trace
 
+pytestmark = pytest.mark.parametrize("player", ["inlined", "exported"], indirect=True)
+
 
 @pytest.fixture
 def rasd(player):

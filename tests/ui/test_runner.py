@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -391,6 +392,21 @@ def test_places_are_told_for_a_step_that_is_sent(tiny_engine):
             answer = json.loads(runner.places(header, before, step.model_dump(mode="json"), node))
             assert answer == {"places": json.loads(json.dumps(tiny_engine.places(trace, step.index, node)))}
     assert "damaged" in json.loads(runner.places(header, tokens, {}, 1))["error"]
+
+
+def test_what_loading_does_is_told():
+    gate, going = threading.Event(), threading.Event()
+
+    def load():
+        logging.getLogger("restviz").info("unpacking %s, once", "the model")
+        going.set()
+        gate.wait()
+
+    runner = Runner(load)
+    going.wait()
+    note = json.loads(runner.state())["note"]
+    assert note == "Loading the model and the datastore: unpacking the model, once…"
+    gate.set()
 
 
 def test_questions_wait_for_the_model(tiny_engine):
