@@ -23,7 +23,7 @@ from restviz.drafters import METHODS, MethodError
 from restviz.drafters.assistant import load_assistant
 from restviz.drafters.eagle import Head, head_for
 from restviz.provenance import places
-from restviz.replay import replay
+from restviz.replay import Features, Listening, replay
 from restviz.settings import Settings, SettingsError
 from restviz.target.build import load_target
 from restviz.target.load import load_tokenizer
@@ -76,7 +76,8 @@ class Run:
             raise RuntimeError("a Run can be iterated over once; its steps are in run.trace.steps")
         sampler = Sampler(s.temperature, s.top_k, s.top_p, s.seed)
         with self.engine.lock:
-            steps = decode(target, self.drafter, trace.header.prompt_ids, sampler, s.max_new_tokens)
+            drafter = Listening(self.drafter)
+            steps = decode(target, drafter, trace.header.prompt_ids, sampler, s.max_new_tokens)
             finish = Finish(reason="failed", message="The run failed.")
             try:
                 while not self._stopped.is_set():
@@ -96,6 +97,9 @@ class Run:
                 steps.close()
                 trace.text = target.decode(trace.tokens)
                 trace.finish = finish
+                self.engine.remembered = (
+                    drafter.features(trace.header.prompt_ids + trace.tokens) or self.engine.remembered
+                )
 
     def _name(self, *ids: Sequence[int]) -> None:
         """Put the text of new token ids into the trace."""
@@ -115,7 +119,7 @@ class Engine:
         self.target, self.datastores, self.head, self.assistant = target, datastores, head, assistant
         self.token_text = TokenText(target.tokenizer)
         self.lock = target.lock  # engines over the same target share it
-        self.remembered: tuple | None = None  # see `restviz.replay`
+        self.remembered: Features | None = None  # of the last run or replay that had any, see `restviz.replay`
 
     def stream(self, prompt: str, settings: Settings | None = None) -> Run:
         """A run, ready to be iterated over.  Raises RestvizError when prompt or settings do not allow one."""

@@ -8,13 +8,13 @@ target runs once over the text, and only when a draft model reads its features.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
 from restviz.decode import record
-from restviz.drafters import METHODS, Context, Draft
+from restviz.drafters import METHODS, Context, Draft, Drafter
 from restviz.settings import Settings, SettingsError, recorded_settings
 from restviz.trace import Look, Step, Times, Trace
 from restviz.tree import from_paths
@@ -41,8 +41,8 @@ def replay(engine: Engine, trace: Trace, settings: Settings, position: int | Non
     if not len(prompt) < count <= len(text):
         raise SettingsError(f"The run has no step at position {count - 1}.")
     known = [(look.token, look.p) for step in trace.steps for look in step.looks]  # one for each token of the answer
-    features = _features(engine, text[:-1].tolist(), len(prompt), drafter.taps)
     while count < len(text):
+        features = _features(engine, text[:-1].tolist(), len(prompt), drafter.taps, count - 1)
         hidden = None if features is None else features[seen : count - 1]
         draft = drafter.propose(Context(text[:count], limit - count, hidden))
         path, bonus = _follow(draft, text[count:].tolist())
@@ -64,8 +64,36 @@ def _comparable(engine: Engine, trace: Trace, settings: Settings) -> None:
         raise SettingsError("Only the method and what it drafts with can be changed after a run, not the sampling.")
 
 
-def _features(engine: Engine, ids: list[int], prompt: int, taps: tuple[int, ...]) -> torch.Tensor | None:
-    """[t, features] of all tokens, as `Session.hidden` gives them; None when nobody reads them.
+class Features(NamedTuple):
+    """The target's features of a text, [tokens, taps × d]."""
+
+    ids: list[int]
+    taps: tuple[int, ...]
+    features: torch.Tensor
+
+
+class Listening(Drafter):
+    """A drafter that remembers the features it is shown, so that questions about the run need not compute them."""
+
+    def __init__(self, drafter: Drafter):
+        self.drafter, self.shown = drafter, []
+        self.budget, self.datastores, self.taps = drafter.budget, drafter.datastores, drafter.taps
+
+    def propose(self, context: Context) -> Draft:
+        if context.hidden is not None:
+            self.shown.append(context.hidden)
+        return self.drafter.propose(context)
+
+    def features(self, ids: list[int]) -> Features | None:
+        """Those of the first of `ids`, as far as they were shown; None when there are none."""
+        if not self.shown:
+            return None
+        features = torch.cat(self.shown)
+        return Features(ids[: len(features)], self.taps, features)
+
+
+def _features(engine: Engine, ids: list[int], prompt: int, taps: tuple[int, ...], needed: int) -> torch.Tensor | None:
+    """[t, features] of at least the first `needed` tokens, as `Session.hidden` gives them; None when nobody reads them.
 
     The first `prompt` tokens are read as one and the others as draft trees are, so that the features are those that the
     run had, to the last bit where the target is bit-exact: a draft model can turn the smallest difference into another
@@ -73,8 +101,9 @@ def _features(engine: Engine, ids: list[int], prompt: int, taps: tuple[int, ...]
     """
     if not taps:
         return None
-    if engine.remembered and engine.remembered[0] == (ids, taps):
-        return engine.remembered[1]
+    known = engine.remembered
+    if known and known.taps == taps and len(known.ids) >= needed and known.ids == ids[: len(known.ids)]:
+        return known.features
     with engine.lock:
         session = engine.target.session(len(ids), taps)
         try:
@@ -85,8 +114,8 @@ def _features(engine: Engine, ids: list[int], prompt: int, taps: tuple[int, ...]
                 session.forward(from_paths(root, [rest]), last_only=True)
                 session.commit(list(range(len(rest) + 1)))
                 parts.append(session.hidden)
-            engine.remembered = (ids, taps), torch.cat(parts)
-            return engine.remembered[1]
+            engine.remembered = Features(ids, taps, torch.cat(parts))
+            return engine.remembered.features
         finally:
             session.release()
 

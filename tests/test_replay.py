@@ -130,3 +130,17 @@ def test_another_model_and_a_missing_draft_model_are_named(engine, tiny_engine):
     trace.header.model = trace.header.model.model_copy(update={"name": "other-model"})  # not the target's own record
     with pytest.raises(SettingsError, match="of other-model"):
         next(engine.replay(trace, recorded_settings(trace)))
+
+
+def test_a_question_about_a_run_just_made_needs_no_forward(engine, monkeypatch):
+    trace = record(engine, method="rasd")
+    settings = recorded_settings(trace).but(prune_k=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(engine.target), "session", None)
+        first = [next(engine.replay(trace, settings, step.position)) for step in trace.steps[1:]]
+    record(engine, method="rest")
+    engine.remembered = None
+    again = [next(engine.replay(trace, settings, step.position)) for step in trace.steps[1:]]
+    assert [essence(step) for step in first] == [essence(step) for step in again]
+    for mine, theirs in zip(first, again, strict=True):
+        assert logp(mine) == pytest.approx(logp(theirs), abs=1e-2)

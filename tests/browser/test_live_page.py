@@ -69,6 +69,22 @@ def test_a_recorded_run_is_there_before_the_model_is_loaded(app, tab):
     assert tab.locator(".rv-from").inner_text() == told
 
 
+def test_what_if_answers_for_a_recorded_run(app, tab):
+    tab.goto(app.url)
+    tab.wait_for_function("document.querySelector('.rv-foot')?.innerText.includes('Target')", timeout=RUN)
+    tab.wait_for_function("window.RestViz?.player?.model", timeout=SOON)
+    tab.get_by_text("What if…").click()
+    tab.wait_for_selector(".rv-told strong", timeout=SOON)
+    assert "it was the same" in tab.locator(".rv-told").inner_text(), "nothing was changed yet"
+    tab.locator(".rv-fields").get_by_label("Datastores").select_option("answers")
+    tab.locator(".rv-fields").get_by_label("Node budget").fill("3")
+    tab.wait_for_function("!document.querySelector('.rv-told').innerText.includes('the same')", timeout=SOON)
+    assert "accepted of" in tab.locator(".rv-told").inner_text()
+    node = model(tab, "m.steps[p.current].nodes.source.findIndex(flags => flags & 1)")
+    model(tab, f"p.pointNode({node})")
+    tab.wait_for_selector(".rv-places mark", timeout=SOON)
+
+
 def test_a_link_opens_a_recorded_run_at_a_step(app, tab):
     tab.goto(app.url + "/?run=stack&method=rest&step=7")
     tab.wait_for_function("window.RestViz?.player?.model", timeout=SOON)

@@ -102,7 +102,8 @@ def test_hovering_a_node_shows_what_it_is_and_where_in_the_text(loaded):
     assert "90 %" in details
     assert loaded.locator(".rv-tok.hover").text_content() == " world"
     loaded.locator(".rv-tree .n-declined").last.hover()
-    assert "another token" in loaded.locator(".rv-inspector").inner_text()
+    assert "Rejected: after" in loaded.locator(".rv-inspector").inner_text()
+    assert "wanted" in loaded.locator(".rv-inspector").inner_text()
 
 
 def test_hovering_a_token_shows_its_node_and_step(loaded):
@@ -501,3 +502,21 @@ def test_charts_can_be_kept(player, tmp_path, format):
     download.value.save_as(tmp_path / "chart")
     assert download.value.suggested_filename == f"restviz-tokens.{format}"
     assert (tmp_path / "chart").read_bytes()[:5] in (b"<svg ", b"\x89PNG\r")
+
+
+def test_every_fate_is_told_with_its_numbers(player):
+    load(player, rasd_trace())
+    seek(player, 1)
+    step = rasd_trace().steps[1]
+    label = lambda node: f" w{step.nodes.token[node]}".replace(" ", "·")  # noqa: E731
+    told = {}
+    for node, fate in enumerate(step.nodes.fate):
+        player.evaluate(f"p.pointNode({node})")
+        told.setdefault(fate, []).append((node, player.locator(".rv-inspector .rv-hint").first.inner_text()))
+    first = step.accepted[0]
+    assert told["accepted"][0][1] == f"Kept: after “{label(0)}” the target itself writes this token (90 %)."
+    wanted = f"wanted “{label(first)}” (90 %)."
+    assert f"Rejected: after “{label(0)}” the target gives it 1.0 %, and {wanted}" in dict(told["rejected"]).values()
+    assert any("not reached" in text for _, text in told["rejected"])
+    assert told["pruned_budget"][0][1].startswith("Pruned: found once, and the budget is full with")
+    assert "(rank 143, p = 0.00040)" in told["pruned_first_token"][0][1]

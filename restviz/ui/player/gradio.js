@@ -79,15 +79,18 @@
     }
 
     let queue = Promise.resolve(), told = false; // told: a run has something to say, which loading must not overwrite
-    watch("value", () => {
+    const listen = () => {
       const message = JSON.parse(props.value);
+      if (message.n === undefined) return; // nothing was said yet
       told = true;
       queue = queue.then(async () => {
         if (message.run) await steps(message);
         if (message.note !== undefined) player.note(message.note, message.busy);
         player.fail(message.error);
       }).catch((error) => player.fail("The page could not show a step: " + error.message));
-    });
+    };
+    watch("value", listen);
+    listen(); // what a link has wrong may be said before anyone listens
 
     async function first() { // something real to look at while the model loads
       const query = new URLSearchParams(location.search), asked = query.get("run");

@@ -103,8 +103,7 @@
       if (own) path.push(model.label(token));
       if (path.length) rows.push(["path", path.join(" ")]);
       rows.push(["token id", String(token)]);
-      const reason = kind === "pruned_first_token" ? this.reason(model, step, node) : RestViz.FATES[kind].text + ".";
-      const parts = [el("h3", { text: quote(model.label(token)) }), el("p", { class: "rv-hint", text: reason }), this.list(rows)];
+      const parts = [el("h3", { text: quote(model.label(token)) }), el("p", { class: "rv-hint", text: this.reason(model, step, node, kind) }), this.list(rows)];
       const look = step.looks.find((look) => look.node === (node === 0 ? 0 : parent));
       if (look) parts.push(this.choices(model, look, token, model.label(nodes.token[look.node])));
       clearTimeout(this.timer);
@@ -132,8 +131,33 @@
       return el("dl", {}, ...rows.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
     }
 
+    /** Why a node is what it is, in one sentence with the numbers. */
+    reason(model, step, node, kind) {
+      const { nodes } = step, label = (i) => quote(model.label(nodes.token[i])), parent = nodes.parent[node];
+      const look = step.looks.find((one) => one.node === parent), wanted = look && `${quote(model.label(look.token[0]))} (${percent(look.p[0])})`;
+      if (kind === "accepted" && nodes.target_p[node] !== null) return `Kept: after ${label(parent)} the target itself writes this token (${percent(nodes.target_p[node])}).`;
+      if (kind === "declined" && wanted) {
+        return `Rejected: after ${label(parent)} the target gives it ${percent(nodes.target_p[node] ?? 0)}, and ${model.header.parameters.temperature > 0 ? "drew another token; its likeliest was" : "wanted"} ${wanted}.`;
+      }
+      if (kind === "unreached") {
+        const refused = model.path(step, node).find((i) => nodes.fate[i] !== "accepted");
+        return `Verified in the same forward, but not reached: ${label(refused)} before it was refused.`;
+      }
+      if (kind === "pruned_budget") return this.overBudget(step, node);
+      return kind === "pruned_first_token" ? this.dropped(model, step, node) : RestViz.FATES[kind].text + ".";
+    }
+
+    /** Why a node is not among those that were verified: what it had, and what those had. */
+    overBudget({ nodes }, node) {
+      const kept = nodes.fate.map((_, i) => i).filter((i) => i && !nodes.fate[i].startsWith("pruned"));
+      const counts = kept.map((i) => nodes.count[i]).filter(Boolean), times = (n) => (n === 1 ? "once" : count(n) + " times");
+      const had = nodes.count[node] ? `found ${times(nodes.count[node])}` : `${percent(Math.exp(nodes.logp[node] ?? -99))} of the path, says the draft model`;
+      const least = nodes.count[node] && counts.length ? `; the retrieved ones were found ${times(Math.min(...counts))} or more` : "";
+      return `Pruned: ${had}, and the budget is full with ${plural(kept.length, "node")}${least}. Never verified.`;
+    }
+
     /** Why a branch was pruned, with the draft model's numbers. */
-    reason(model, step, node) {
+    dropped(model, step, node) {
       const first = model.path(step, node)[0];
       const tested = step.first.tested.find((test) => test.node === first);
       const numbers = tested.p > 0 ? `rank ${count(tested.rank)}, p = ${tested.p.toPrecision(2)}` : "not in its vocabulary";
