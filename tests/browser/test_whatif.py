@@ -54,6 +54,16 @@ def test_a_change_is_drafted_anew_beside_the_step(asked):
     assert asked.locator(".rv-whatif .rv-node").count() == asked.locator(".rv-split .rv-node").count()
 
 
+def test_the_other_tree_follows_the_stage(asked):
+    asked.get_by_text("What if…").click()
+    asked.wait_for_selector(".rv-told strong")
+    assert "retrieved → " in asked.locator(".rv-told").inner_text()
+    for stage in ("retrieve", "prune", "draft", "fuse"):
+        asked.evaluate("stage => p.show(stage)", stage)
+        own, other = (asked.locator(f"{panel} .rv-node").count() for panel in (".rv-split", ".rv-whatif"))
+        assert own == other > 1
+
+
 def test_what_cannot_be_is_told_in_the_panel(asked):
     asked.get_by_text("What if…").click()
     asked.get_by_label("k", exact=True).fill("2000")

@@ -19,7 +19,7 @@
       ? `The target accepted ${plural(step.accepted.length, "drafted token")}${step.bonus === null ? "" : " and added one of its own"}: ${plural(emitted, "token")} in ${time}.`
       : `The target refused every draft and wrote its own token: ${plural(emitted, "token")} in ${time}.`;
     if (counts) {
-      return [["strong", `${counts.retrieved} retrieved → ${counts.kept} after pruning → + ${counts.model} drafted → ${counts.fused} verified (${counts.shared} shared) → ${counts.accepted} accepted. `], ["", result]];
+      return [["strong", flow(counts) + ". "], ["", result]];
     }
     if (step.first) return [["strong", `The draft model proposed ${plural(verified, "node")}`], ["", `, all verified in one forward. ${result}`]];
     const parts = [];
@@ -33,6 +33,9 @@
     }
     return [...parts, ["", `What followed there makes a tree of ${plural(verified, "node")}, all verified in one forward. ${result}`]];
   }
+
+  /** What each stage of a RASD step left, in one line. */
+  const flow = (counts) => `${counts.retrieved} retrieved → ${counts.kept} after pruning → + ${counts.model} drafted → ${counts.fused} verified (${counts.shared} shared) → ${counts.accepted} accepted`;
 
   /** The matches that the tree is made of: of several datastores only those with the longest match contribute. */
   function used(matches) {
@@ -188,5 +191,5 @@
     }
   }
 
-  Object.assign(RestViz, { Inspector, why });
+  Object.assign(RestViz, { Inspector, why, flow });
 })((globalThis.RestViz = globalThis.RestViz || {}));

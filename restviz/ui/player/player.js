@@ -296,7 +296,7 @@
       v.unrecorded.textContent = step.unrecorded ? `${RestViz.count(step.unrecorded)} more not kept` : "";
       this.inspector.step(model, step, stage);
       this.charts.mark(current);
-      this.whatIf.show(model, step);
+      this.whatIf.show(model, step, stage, v.pruned.checked);
     }
 
     /** Buttons with what each stage of a RASD step left; hidden for every other step. */

@@ -26,20 +26,23 @@
       host.append(this.details);
     }
 
-    show(model, step) {
+    /** @param stage, showPruned how the step itself is shown; the other tree follows */
+    show(model, step, stage, showPruned) {
       if (!this.ask) return;
       const fields = this.fields[model.header.method] ?? [];
       this.host.hidden = !fields.length || this.isLive() || step.index === 0;
       if (this.host.hidden) return;
       if (this.model !== model) {
         this.changes = {};
+        this.other = null;
         this.curve.replaceChildren();
         this.form.replaceChildren(...fields.map((field) => this.field(field, model.header.parameters[field.name])));
         this.which.replaceChildren(...fields.filter((field) => !field.choices).map(({ name, label }) => el("option", { value: name, text: label, selected: name === "prune_k" || name === "budget" })));
       }
       const another = this.model !== model || this.step !== step;
-      Object.assign(this, { model, step });
+      Object.assign(this, { model, step, stage, showPruned });
       if (another) this.refresh();
+      else this.draw();
     }
 
     field({ name, label, text, min, max, choices }, value) {
@@ -66,11 +69,17 @@
         const { step: other, text, bytes } = await this.ask(model, changes, step.position);
         if (this.step !== step || JSON.stringify(changes) !== JSON.stringify(this.changes)) return; // asked again meanwhile
         model.learn(text, bytes);
-        this.tree.draw(model, other, false, false);
-        const size = RestViz.verified;
-        this.said.replaceChildren(el("strong", { text: `${plural(other.accepted.length, "token")} accepted of ${plural(size(other), "node")}` }),
+        this.other = other;
+        this.draw();
+        const size = RestViz.verified, counts = RestViz.stages(other);
+        this.said.replaceChildren(counts ? `${RestViz.flow(counts)}: ` : "", el("strong", { text: `${plural(other.accepted.length, "token")} accepted of ${plural(size(other), "node")}` }),
           `; it was ${other.accepted.length === step.accepted.length && size(other) === size(step) ? "the same" : `${step.accepted.length} of ${size(step)}`}.`);
       } catch (error) { this.said.textContent = this.reason(error); }
+    }
+
+    /** The other tree, at the stage that the step is looked at. */
+    draw() {
+      if (this.other && this.other.position === this.step.position) this.tree.draw(this.model, this.other, this.showPruned, false, RestViz.stages(this.other) ? this.stage : "verify");
     }
 
     /** What cannot be, with the labels that people see in place of the settings' names. */
