@@ -1,7 +1,8 @@
 """Screenshots of the running app for the README and for looking at: `python tests/browser/shots.py [tokens]`.
 
-Writes out/readme.png, out/desktop.png, out/desktop-dark.png, out/phone.png, out/empty.png, out/compare.png and one
-picture for each stage of RASD.  Starts the real app and runs the first example once in each view.
+Writes out/readme.png, out/desktop.png, out/desktop-dark.png, out/phone.png, out/first.png, out/compare.png,
+out/views.png, out/charts.png and one picture for each stage of RASD.  Starts the real app and runs
+the first example once in each view.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def run(page: Page, tokens: str, method: str = "REST") -> None:
     page.locator("#rv-max-new-tokens input").fill(tokens)
     page.locator("#rv-advanced button").first.click()
     page.click("#rv-run")
-    page.wait_for_function("RestViz.player.role === 'run' && RestViz.player.model?.finish", timeout=MINUTES)
+    made = "RestViz.player.role === 'run' && RestViz.player.model?.finish && !RestViz.player.model.from"
+    page.wait_for_function(made, timeout=MINUTES)
     page.evaluate("""() => {
         const { player } = RestViz, worth = (s) => 100 * s.accepted.length + s.nodes.token.length;
         player.seek(player.model.steps.reduce((best, s) => (worth(s) > worth(best) ? s : best)).index);
@@ -49,7 +51,7 @@ def main(tokens: str) -> None:
         with sync_playwright() as playwright:
             browser = chromium(playwright)
             page = open_page(browser, app.url, 1440, 900)
-            page.screenshot(path=OUT / "empty.png")
+            page.screenshot(path=OUT / "first.png")
             run(page, tokens)
             page.screenshot(path=OUT / "desktop.png")
             page.set_viewport_size({"width": 1440, "height": 1180})
@@ -68,6 +70,13 @@ def main(tokens: str) -> None:
                 page.evaluate(f"RestViz.player.show('{stage}')")
                 page.wait_for_timeout(700)
                 page.locator(".rv-middle").screenshot(path=OUT / f"stage-{stage}.png")
+            for name in ("Mask", "List"):
+                page.get_by_role("button", name=name, exact=True).click()
+            page.evaluate("RestViz.player.pointNode(3)")
+            page.locator(".rv-middle").screenshot(path=OUT / "views.png")
+            page.locator("[data-chart=costs]").scroll_into_view_if_needed()
+            page.wait_for_timeout(1000)
+            page.locator(".rv-charts").screenshot(path=OUT / "charts.png")
             for name, width, height, dark in (("desktop-dark", 1440, 900, True), ("phone", 390, 844, False)):
                 page = open_page(browser, app.url, width, height, dark)
                 run(page, tokens)
