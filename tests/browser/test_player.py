@@ -450,6 +450,25 @@ def test_repeats_of_a_run_make_a_spread(player):
     assert not player.locator(".rv-compare").is_visible(), "another prompt's runs are no repeats"
 
 
+def test_recorded_runs_are_no_repeats_of_those_made_here(player):
+    trace = rest_trace()
+    base, run = (t.model_dump(mode="json") for t in (baseline_trace(trace.tokens), trace))
+    player.evaluate("([base, run]) => p.open({ trace: run, baseline: base, from: 'recorded' })", [base, run])
+    assert player.locator(".rv-from").inner_text() == "recorded"
+    assert player.locator(".rv-compare tbody tr").count() == 2
+    player.evaluate(
+        """base => {
+        p.start(base.header, { role: "baseline", text: base.token_text, bytes: base.token_bytes });
+        base.steps.forEach(step => p.push(step, {}, {}));
+        p.finish(base.finish);
+    }""",
+        base,
+    )
+    assert player.evaluate("p.compare.models.length") == 1
+    assert player.evaluate("p.compare.spread(p.model).n") == 1
+    player.wait_for_function("document.querySelector('.rv-from').hidden")
+
+
 def shown(page, chart):
     return page.evaluate(
         """chart => document.querySelector(`[data-chart=${chart}] .rv-plot`).data?.map(({ name, x, y }) => ({

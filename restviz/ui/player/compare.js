@@ -32,7 +32,8 @@
     start(baseline) {
       if (this.models[0] === baseline) return;
       this.next = null;
-      if (this.models.length && key(this.models[0]) === key(baseline)) this.next = baseline; // compared with once it is over
+      const recorded = this.models[0]?.from; // measured at another time, or on another machine
+      if (this.models.length && !recorded && key(this.models[0]) === key(baseline)) this.next = baseline; // compared with once it is over
       else {
         this.models = [baseline];
         this.speeds.clear();
