@@ -12,6 +12,7 @@ from driving import model
 
 SOON = 30_000  # ms: for what takes milliseconds on an idle machine
 RUN = 300_000  # ms: a run of some tokens on a busy machine
+SETTLE = 500  # ms: Gradio fills its fields again when the page has loaded and when the accordion opens
 NONE = "/?run=none"  # the page without the recorded run that it shows at first
 
 
@@ -21,6 +22,7 @@ def page(app, tab):
     tab.goto(app.url + NONE)
     tab.wait_for_selector(".rv-empty")
     tab.wait_for_function("document.querySelector('.rv-foot').innerText.includes('Target')", timeout=RUN)
+    tab.wait_for_timeout(SETTLE)
     return tab
 
 
@@ -30,8 +32,13 @@ def setup(page, prompt=None, **values):
     if not page.locator("#rv-seed").is_visible():
         page.locator("#rv-advanced button").first.click()
         page.wait_for_selector("#rv-seed input", state="visible")
+        page.wait_for_timeout(SETTLE)
     for name, value in values.items():
-        page.locator(f"#rv-{name.replace('_', '-')} input").fill(str(value))
+        field = page.locator(f"#rv-{name.replace('_', '-')} input")
+        field.fill(str(value))
+        field.press("Tab")  # Gradio takes a number over for sure when its field is left
+        page.wait_for_timeout(50)
+        assert field.input_value() == str(value)
 
 
 def choose(page, method):
