@@ -87,7 +87,8 @@ class Run:
                         finish = end.value
                         return
                     trace.steps.append(step)
-                    self._name(step.nodes.token, step.emitted, *(look.token for look in step.looks))
+                    first = step.first.token if step.first else []
+                    self._name(step.nodes.token, step.emitted, first, *(look.token for look in step.looks))
                     yield step
                 finish = STOPPED
             except GeneratorExit:  # whoever iterated left

@@ -109,7 +109,7 @@ class Recording:
 
 
 def _ids(step: Step) -> set[int]:
-    ids = {*step.nodes.token, *step.emitted}
+    ids = {*step.nodes.token, *step.emitted, *(step.first.token if step.first else [])}
     return ids.union(*(look.token for look in step.looks))
 
 
