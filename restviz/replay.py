@@ -41,8 +41,9 @@ def replay(engine: Engine, trace: Trace, settings: Settings, position: int | Non
     if not len(prompt) < count <= len(text):
         raise SettingsError(f"The run has no step at position {count - 1}.")
     known = [(look.token, look.p) for step in trace.steps for look in step.looks]  # one for each token of the answer
+    read = text[:-1].tolist()  # what the target reads: the last token is never a root
     while count < len(text):
-        features = _features(engine, text[:-1].tolist(), len(prompt), drafter.taps, count - 1)
+        features = _features(engine, read, len(prompt), drafter.taps, count - 1)
         hidden = None if features is None else features[seen : count - 1]
         draft = drafter.propose(Context(text[:count], limit - count, hidden))
         path, bonus = _follow(draft, text[count:].tolist())

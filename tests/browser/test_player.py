@@ -477,11 +477,10 @@ def shown(page, chart):
     )
 
 
-def test_charts_of_a_whole_run_are_its_numbers(player):
-    player.add_script_tag(path=PLOTLY / "plotly.min.js")
-    trace = rasd_trace()
-    trace.header.environment.forward_ms = {1: 10.0, 2: 11.0, 64: 40.0}
-    player.evaluate(
+def with_charts(page, trace):
+    """A player that has plotly.js, with a run open in it."""
+    page.add_script_tag(path=PLOTLY / "plotly.min.js")
+    page.evaluate(
         """trace => {
         const host = document.getElementById("host");
         host.replaceChildren();
@@ -490,6 +489,12 @@ def test_charts_of_a_whole_run_are_its_numbers(player):
     }""",
         trace.model_dump(mode="json"),
     )
+
+
+def test_charts_of_a_whole_run_are_its_numbers(player):
+    trace = rasd_trace()
+    trace.header.environment.forward_ms = {1: 10.0, 2: 11.0, 64: 40.0}
+    with_charts(player, trace)
     player.locator("[data-chart=costs]").scroll_into_view_if_needed()
     player.wait_for_function("document.querySelector('[data-chart=costs] .rv-plot').data")
     (step,) = trace.steps[1:]
@@ -505,16 +510,7 @@ def test_charts_of_a_whole_run_are_its_numbers(player):
 
 @pytest.mark.parametrize("format", ["svg", "png"])
 def test_charts_can_be_kept(player, tmp_path, format):
-    player.add_script_tag(path=PLOTLY / "plotly.min.js")
-    player.evaluate(
-        """trace => {
-        const host = document.getElementById("host");
-        host.replaceChildren();
-        window.p = RestViz.createPlayer(host);
-        p.open({ trace, baseline: null });
-    }""",
-        rest_trace().model_dump(mode="json"),
-    )
+    with_charts(player, rest_trace())
     player.wait_for_function("p.charts.ready")
     with player.expect_download() as download:
         player.get_by_label(f"Tokens per step as {format.upper()}").click()
