@@ -154,6 +154,9 @@ def _add_trace(commands) -> None:
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE", help="the trace of an autoregressive run to compare with"
     )
+    parser.add_argument(
+        "--other", type=Path, action="append", default=[], metavar="FILE", help="one more run of the prompt; may repeat"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="(default: the trace's name with .html)")
 
     def write(args: argparse.Namespace) -> None:
@@ -161,7 +164,8 @@ def _add_trace(commands) -> None:
         from restviz.ui.export import export
 
         out = args.out or args.file.with_name(args.file.name.split(".json")[0] + ".html")
-        page = export(Trace.load(args.file), args.baseline and Trace.load(args.baseline))
+        baseline = args.baseline and Trace.load(args.baseline)
+        page = export(Trace.load(args.file), baseline, map(Trace.load, args.other))
         try:
             out.write_text(page, encoding="utf-8")
         except OSError as error:

@@ -24,7 +24,7 @@ from restviz.trace import Finish, FirstStep, Look, Nodes, Step, Tested, Times
 from restviz.tree import Source, TokenTree
 
 LOOKS = 10  # target's likeliest tokens recorded at each visited node
-VERDICTS = ("rejected", "pruned_first_token", "pruned_budget")  # fate of a node by its `Verdict`, before acceptance
+VERDICTS = ("rejected", "pruned_first_token", "pruned_budget", "pruned_cap")  # fates by `Verdict`, before acceptance
 
 
 @dataclass
@@ -170,7 +170,9 @@ def _first_step(draft: Draft) -> FirstStep | None:
         p = draft.first.of(tree.token[nodes])
         step.tested = [
             Tested(node=node, rank=rank, p=round(value, 6))
-            for node, rank, value in zip(nodes.tolist(), draft.first.rank(p).tolist(), p.tolist(), strict=True)
+            for node, rank, value in zip(
+                nodes.tolist(), draft.first.rank(tree.token[nodes]).tolist(), p.tolist(), strict=True
+            )
         ]
     return step
 

@@ -22,7 +22,7 @@ from restviz.errors import RestvizError
 
 SCHEMA_VERSION = 2
 
-Fate = Literal["root", "accepted", "rejected", "pruned_first_token", "pruned_budget"]
+Fate = Literal["root", "accepted", "rejected", "pruned_first_token", "pruned_budget", "pruned_cap"]
 FinishReason = Literal["eos", "max_new_tokens", "context_window", "stopped", "failed"]
 
 
@@ -37,7 +37,9 @@ class Record(BaseModel):
 class Nodes(Record):
     """The step's draft tree as parallel lists of length n, level order, node 0 the root (see `restviz.tree`).
 
-    Pruned nodes are here too (`fate` says so): their `parent` may be a verified node or another pruned one.
+    Pruned nodes are here too: their `parent` may be a verified node or another pruned one.  `fate` says what pruned
+    them: the budget of the retriever that found them (they never were in its tree), RASD's first-token test, or the cap
+    of RASD's fused tree.  `source` and `count` tell of the trees that a node was in, cut to their budgets.
     """
 
     token: list[int]
@@ -127,8 +129,10 @@ class Step(Record):
         n = len(self.nodes.token)
         if any(len(getattr(self.nodes, name)) != n for name in Nodes.model_fields) or not n:
             raise ValueError("the lists of nodes differ in length")
-        if any(not 0 < node < n for node in self.accepted) or any(not -1 <= p < n for p in self.nodes.parent):
+        if any(not 0 < node < n for node in self.accepted) or self.nodes.parent[0] != -1:
             raise ValueError("a node is named that is not there")
+        if any(not 0 <= parent < i for i, parent in enumerate(self.nodes.parent[1:], 1)):
+            raise ValueError("the nodes are not in level order")
         return self
 
     @property

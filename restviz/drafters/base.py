@@ -33,7 +33,8 @@ class Verdict(IntEnum):
 
     KEPT = 0
     PRUNED_FIRST_TOKEN = 1
-    PRUNED_BUDGET = 2
+    PRUNED_BUDGET = 2  # by what made its tree
+    PRUNED_CAP = 3  # from the fused tree (RASD)
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,14 @@ class Distribution:
         at = np.minimum(np.searchsorted(self.ids, tokens), len(self.ids) - 1)
         return np.where(self.ids[at] == tokens, self.p[at], np.float32(0))
 
-    def rank(self, p: np.ndarray) -> np.ndarray:
-        """int64[n]: how many tokens are likelier than probability p, plus one."""
-        return len(self.p) - np.searchsorted(np.sort(self.p), p, side="right") + 1
+    def rank(self, tokens: np.ndarray) -> np.ndarray:
+        """int64[n]: places of target ids in the order of `top`, from 1 on; v + 1 for a token that is not in it."""
+        place = np.empty(len(self.p), dtype=np.int64)
+        place[np.argsort(-self.p, kind="stable")] = np.arange(1, len(self.p) + 1)
+        if self.ids is None:
+            return place[tokens]
+        at = np.minimum(np.searchsorted(self.ids, tokens), len(self.ids) - 1)
+        return np.where(self.ids[at] == tokens, place[at], len(self.p) + 1)
 
 
 @dataclass

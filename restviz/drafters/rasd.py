@@ -21,7 +21,7 @@ from time import perf_counter
 import numpy as np
 
 from restviz.drafters.base import Context, Draft, Drafter, Verdict
-from restviz.tree import Source, TokenTree, fuse
+from restviz.tree import TokenTree, fuse
 
 
 class RasdDrafter(Drafter):
@@ -61,7 +61,7 @@ class RasdDrafter(Drafter):
         if self.cap is not None:
             fused = fused.top(self.cap, path_logp(fused))
         times = {"retrieve": waited, **drafted.times, "fuse": 1000 * (perf_counter() - start)}
-        draft = _record(fused, found, retrieved, drafted, likely)  # for the trace; decoding needs `fused` alone
+        draft = _record(fused, found, retrieved, drafted, left)  # for the trace; decoding needs `fused` alone
         draft.tested, draft.times = self.k or 0, times
         return draft
 
@@ -94,17 +94,21 @@ def path_logp(tree: TokenTree) -> np.ndarray:
     return np.fmax(tree.logp, share)
 
 
-def _record(fused: TokenTree, found: list[Draft], retrieved: list[TokenTree], drafted: Draft, likely) -> Draft:
+def _record(
+    fused: TokenTree, found: list[Draft], retrieved: list[TokenTree], drafted: Draft, left: list[TokenTree]
+) -> Draft:
     """Everything that was proposed, and why what is not in `fused` was dropped."""
     whole = reduce(fuse, [draft.tree for draft in found], drafted.tree)
-    kept, frequent = set(fused.paths()), {path for tree in retrieved for path in tree.paths()}
+    proposed = reduce(fuse, retrieved, drafted.tree)  # `whole` without what the retrievers' own budgets cut
+    stayed = {path for tree in [drafted.tree, *left] for path in tree.paths()}
+    kept, at = set(fused.paths()), {path: i for i, path in enumerate(proposed.paths())}
     verdict = np.full(len(whole), Verdict.PRUNED_BUDGET, dtype=np.uint8)
     for node, path in enumerate(whole.paths()):
-        if path in kept:
-            verdict[node] = Verdict.KEPT
-        elif (
-            likely is not None and path in frequent and path[0] not in likely and not whole.source[node] & Source.MODEL
-        ):
-            verdict[node] = Verdict.PRUNED_FIRST_TOKEN
+        if path not in at:
+            continue
+        whole.source[node], whole.count[node] = proposed.source[at[path]], proposed.count[at[path]]
+        verdict[node] = (
+            Verdict.KEPT if path in kept else Verdict.PRUNED_CAP if path in stayed else Verdict.PRUNED_FIRST_TOKEN
+        )
     matches = [match for draft in found for match in draft.matches]
     return Draft(whole, verdict, sum(draft.unrecorded for draft in found), matches, drafted.first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -56,7 +57,8 @@ def template() -> str:
     return _PAGE.format(css=(PLAYER / "player.css").read_text(encoding="utf-8"), scripts=scripts, runs=RUNS)
 
 
-def export(trace: Trace, baseline: Trace | None = None) -> str:
-    """The HTML file that shows `trace`, compared with `baseline` if there is one."""
-    runs = {"trace": trace.model_dump(mode="json"), "baseline": baseline and baseline.model_dump(mode="json")}
+def export(trace: Trace, baseline: Trace | None = None, others: Iterable[Trace] = ()) -> str:
+    """The HTML file that shows `trace`, compared with `baseline` if there is one; `others` are more runs to compare."""
+    plain = lambda run: run and run.model_dump(mode="json")  # noqa: E731
+    runs = {"trace": plain(trace), "baseline": plain(baseline), "others": [plain(other) for other in others]}
     return template().replace(RUNS, f".open({json.dumps(runs)})".replace("<", "\\u003c"))

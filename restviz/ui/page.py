@@ -19,10 +19,13 @@ import restviz
 from restviz.datastore import DATASTORES
 from restviz.drafters import METHODS
 from restviz.settings import Settings, SettingsError
+from restviz.ui.bundled import BUNDLED
+from restviz.ui.bundled import METHODS as METHODS_OF_RUNS
 from restviz.ui.component import player, routes
 from restviz.ui.presets import PRESETS
 from restviz.ui.runner import Runner
 
+NO_RUN = "none"  # ?run=none: the page as it is before anything was run
 SAMPLING = ("max_new_tokens", "temperature", "top_k", "top_p", "seed")
 GROUPS = {  # the fields of the form below the sampling's, and the heading above them
     "Retrieval": ("length", "budget"),
@@ -142,7 +145,7 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                 with gr.Row():
                     run = gr.Button("Run", variant="primary", elem_id="rv-run", min_width=100)
                     stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="rv-stop", min_width=100)
-                every = gr.Button("Compare all methods", variant="secondary", elem_id="rv-every")
+                every = gr.Button("Compare methods", variant="secondary", elem_id="rv-every")
                 with gr.Accordion("Advanced", open=False, elem_id="rv-advanced"):
                     chat = gr.Checkbox(
                         first.chat, label="Chat template", info="off: the model continues the prompt as it is"
@@ -152,6 +155,14 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                         label="Measure the baseline again",
                         info="else it is kept for this prompt and sampling",
                         elem_id="rv-fresh",
+                    )
+                    drafting = [(label, name) for label, name in offered if name != "autoregressive"]
+                    compared = gr.CheckboxGroup(
+                        drafting,
+                        value=[name for _, name in drafting],
+                        label="Methods of a comparison",
+                        info="each is compared with autoregressive decoding",
+                        elem_id="rv-compared",
                     )
                     repeats = gr.Dropdown(
                         [1, 2, 3, 5],
@@ -174,21 +185,21 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                 view = player([engine, steps, what_if, places], what_if_fields())
 
         async def on_run(
-            request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any, every: int = 0
+            request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any, **comparison: Any
         ) -> AsyncIterator[tuple]:
             form = {"method": method, "chat": chat, **dict(zip(fields, values, strict=True))}
             keep, off, on = gr.skip(), gr.update(interactive=False), gr.update(interactive=True)
             yield keep, off, on, off
             make = lambda **change: settings_from(form | change)  # noqa: E731
-            messages = runner.run(request.session_hash, prompt, make, fresh, every)
+            messages = runner.run(request.session_hash, prompt, make, fresh, **comparison)
             async with aclosing(messages):  # when the visitor leaves, the run ends now and not some time later
                 async for message in messages:
                     yield message, keep, keep, keep
             yield keep, on, off, on
 
         async def on_every(request: gr.Request, *values: Any) -> AsyncIterator[tuple]:
-            *form, repeats = values
-            async with aclosing(on_run(request, *form, every=int(repeats))) as messages:
+            *form, compared, repeats = values
+            async with aclosing(on_run(request, *form, methods=compared, repeats=int(repeats))) as messages:
                 async for message in messages:
                     yield message
 
@@ -211,7 +222,7 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
         def on_preset(label: str) -> tuple[str, bool]:
             return next((p.prompt, p.chat) for p in PRESETS if p.label == label)
 
-        for button, action, more in ((run, on_run, []), (every, on_every, [repeats])):
+        for button, action, more in ((run, on_run, []), (every, on_every, [compared, repeats])):
             button.click(
                 action,
                 [prompt, method, chat, fresh, *fields.values(), *more],
@@ -240,6 +251,14 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
 def linked(query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     """What a link fills into the form (see keep.js), and what is wrong with the link, if anything."""
     if "run" in query:  # the page shows it, the form stays as it is
+        run, method = query["run"], query.get("method", METHODS_OF_RUNS[0])
+        if run not in (*BUNDLED, NO_RUN):
+            return {}, f"The link cannot be used: there is no recorded run “{run}”, only {', '.join(BUNDLED)}."
+        if method not in METHODS_OF_RUNS:
+            return (
+                {},
+                f"The link cannot be used as it is: the recorded run has {', '.join(METHODS_OF_RUNS)}, not {method}.",
+            )
         return {}, ""
     named = {name: query[name] for name in Settings.model_fields if name in query}
     try:
@@ -263,7 +282,9 @@ def what_if_fields() -> dict[str, list[dict[str, Any]]]:
         setting = Settings.model_fields[name]
         common = {"name": name, "label": LABELS[name], "text": setting.description}
         if isinstance(setting.default, str):
-            return common | {"choices": ["", *DATASTORES] if name == "stores" else list(get_args(setting.annotation))}
+            if name == "stores":
+                return common | {"choices": list(DATASTORES), "many": True}
+            return common | {"choices": list(get_args(setting.annotation))}
         limits = {type(limit).__name__.lower(): limit for limit in setting.metadata}
         return common | {"min": limits["ge"].ge, "max": limits["le"].le}
 

@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
 from typing import Any
@@ -248,10 +248,18 @@ class Runner:
     def _what_if(
         self, header: dict[str, Any], tokens: list[int], changes: dict[str, Any], position: int | None
     ) -> dict[str, Any]:
+        busy = RestvizError("The model is busy with a run: ask again when it has ended.")
+
+        def unless_busy(steps: Iterator[Step]) -> Iterator[Step]:
+            for step in steps:
+                yield step
+                if self.turn.locked():  # a run has begun: what it measures must not share the processor
+                    raise busy
+
         if self.turn.locked():
-            raise RestvizError("The model is busy with a run: ask again when it has ended.")
+            raise busy
         engine, trace = self._asked(header, tokens)
-        steps = engine.replay(trace, recorded_settings(trace).but(**changes), position)
+        steps = unless_busy(engine.replay(trace, recorded_settings(trace).but(**changes), position))
         if position is None:
             emitted = [len(step.emitted) for step in steps]
             return {"M": sum(emitted) / max(len(emitted), 1), "forwards": len(emitted)}
@@ -276,18 +284,19 @@ class Runner:
         prompt: str,
         make_settings: Callable[..., Any],
         fresh: bool = False,
-        every: int = 0,
+        methods: Sequence[str] | None = None,
+        repeats: int = 1,
     ) -> AsyncIterator[str]:
         """Messages of one press of Run.  `make_settings(**changes)` gives the settings, or raises RestvizError.
 
-        With `fresh` the baseline is measured even when there is one.  With `every`, all methods that can run here do,
-        one after the other, so many times over; from the second time on the baseline too.
+        With `fresh` the baseline is measured even when there is one.  With `methods`, those of them that can run here
+        do, one after the other, so many times over; from the second time on the baseline too.
         """
         job = self.jobs[session] = Job()
         if fresh:
             self._forget(session, prompt)
         try:
-            async with aclosing(self._run(job, session, prompt, make_settings, every)) as messages:
+            async with aclosing(self._run(job, session, prompt, make_settings, methods, repeats)) as messages:
                 async for message in messages:
                     yield message
         except Exception as error:
@@ -304,7 +313,13 @@ class Runner:
         self.baselines = OrderedDict((key, run) for key, run in self.baselines.items() if key[:2] != (session, prompt))
 
     async def _run(
-        self, job: Job, session: str, prompt: str, make_settings: Callable[..., Any], every: int
+        self,
+        job: Job,
+        session: str,
+        prompt: str,
+        make_settings: Callable[..., Any],
+        methods: Sequence[str] | None,
+        repeats: int,
     ) -> AsyncIterator[str]:
         settings = make_settings()
         if not self.engine.done():
@@ -326,10 +341,12 @@ class Runner:
         if not mine:
             yield self.encode(note="Stopped before the run began.", busy=False)
             return
-        methods = [name for name in engine.methods() if name != PLAIN_METHOD] if every else [settings.method]
         try:
-            for i, method in enumerate(methods * max(every, 1)):
-                if i and i % len(methods) == 0:
+            runnable = [settings.method] if methods is None else [m for m in engine.methods() if m in methods]
+            if not runnable:
+                raise RestvizError("There is nothing to compare: choose at least one method under Advanced.")
+            for i, method in enumerate(runnable * repeats):
+                if i and i % len(runnable) == 0:
                     self._forget(session, prompt)
                 one = make_settings(method=method)
                 async with aclosing(self._measured(job, engine, session, prompt, one, make_settings)) as messages:

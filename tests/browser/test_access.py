@@ -36,6 +36,10 @@ def test_axe_finds_nothing_serious(recorded, theme):
     for name in ("Mask", "List"):
         recorded.get_by_role("button", name=name, exact=True).click()
     recorded.get_by_text("What if…").click()
+    recorded.wait_for_selector(".rv-told strong", timeout=SOON)
+    drafted = "RestViz.player.model.steps[4].nodes.source.findIndex(flags => flags & 1)"
+    recorded.evaluate(f"RestViz.player.pointNode({drafted})")
+    recorded.wait_for_selector(".rv-places mark", timeout=SOON)
     recorded.locator("#rv-advanced button").first.click()
     recorded.wait_for_selector("#rv-seed input", state="visible")
     recorded.wait_for_timeout(600)  # transitions of colour
@@ -67,6 +71,9 @@ def test_at_200_percent_zoom_everything_is_still_there(app, browser):
     for name in ("Trace", "Copy link", "Mask", "List"):
         page.get_by_role("button", name=name, exact=True).scroll_into_view_if_needed()
         assert page.get_by_role("button", name=name, exact=True).is_visible()
+    page.locator(".rv-split .rv-tree").scroll_into_view_if_needed()
+    hidden = page.evaluate("document.querySelector('.rv-sticky').getBoundingClientRect().bottom")
+    assert hidden <= page.locator(".rv-split .rv-tree").bounding_box()["y"], "the answer does not cover the tree"
     context.close()
 
 

@@ -115,6 +115,79 @@ def test_hovering_a_token_shows_its_node_and_step(loaded):
     assert loaded.evaluate("p.current") == 3
 
 
+def test_a_token_of_another_step_is_told_about(loaded):
+    seek(loaded, 2)
+    loaded.locator(".rv-tok", has_text="world").hover()
+    assert loaded.locator(".rv-inspector h3").inner_text() == "“·world” of step 1"
+    assert loaded.locator(".rv-tree .hover").count() == 0, "its node is in another tree"
+    assert loaded.evaluate("p.current") == 2
+
+
+def test_the_mark_of_a_token_goes_with_its_step(loaded):
+    seek(loaded, 1)
+    loaded.locator(".rv-tree .n-accepted").first.hover()
+    assert loaded.locator(".rv-tok.hover").count() == 1
+    seek(loaded, 2)
+    assert loaded.locator(".rv-tok.hover").count() == 0
+
+
+def test_tokens_can_be_visited_by_key_and_are_told(loaded):
+    seek(loaded, 1)
+    loaded.locator(".rv-answer").focus()
+    loaded.keyboard.press("ArrowDown")
+    first = loaded.evaluate("p.model.start[1]")
+    assert loaded.locator(".rv-tok.hover").get_attribute("data-i") == str(first)
+    said = loaded.locator(".rv-said").inner_text()
+    assert said.startswith("“")
+    assert "accepted. Kept: after" in said
+    loaded.keyboard.press("ArrowUp")
+    loaded.keyboard.press("Enter")
+    assert loaded.evaluate("p.current") == 0
+    loaded.keyboard.press("ArrowRight")
+    assert loaded.locator(".rv-said").inner_text().startswith("step 1 of 3. Longest suffix")
+
+
+def test_nodes_that_are_visited_by_key_are_told(loaded):
+    seek(loaded, 1)
+    loaded.locator(".rv-svg").focus()
+    for _ in range(2):
+        loaded.keyboard.press("ArrowDown")
+    assert "Kept: after" in loaded.locator(".rv-said").inner_text()
+
+
+def test_arrows_scroll_a_table_that_is_wider_than_its_box(loaded):
+    loaded.set_viewport_size({"width": 390, "height": 844})
+    seek(loaded, 1)
+    table = loaded.locator(".rv-compare .rv-scroll")
+    table.focus()
+    loaded.keyboard.press("ArrowRight")
+    loaded.wait_for_function("document.querySelector('.rv-compare .rv-scroll').scrollLeft > 0")
+    assert loaded.evaluate("p.current") == 1
+
+
+def test_the_timeline_tells_tokens_of_different_origin_apart(player):
+    trace = rasd_trace()
+    load(player, trace)
+    blocks = player.locator(".rv-bar").nth(1).locator("rect")
+    assert [block.get_attribute("class") for block in blocks.all()] == ["f-fused", "f-datastore", "f-bonus"]
+    assert [block.get_attribute("height") for block in blocks.all()] == ["2", "1", "1"]
+
+
+@pytest.mark.parametrize("ending", [[], [2]])
+def test_bytes_of_a_character_that_was_cut_are_not_lost(player, ending):
+    text = player.evaluate(
+        """([trace, ending]) => {
+        trace.steps[1].bonus = 7;                                // the first bytes of the euro sign
+        trace.steps = trace.steps.slice(0, 2);
+        trace.steps.push(...ending.map((token) => ({ ...trace.steps[0], index: 2, bonus: token })));
+        p.load(trace, {});
+        return p.model.tokens.map((token) => token.text).join("");
+    }""",
+        [rest_trace().model_dump(mode="json"), ending],
+    )
+    assert text.endswith("\ufffd" + "Hello" * len(ending))
+
+
 def test_nodes_can_be_visited_by_key(loaded):
     seek(loaded, 1)
     loaded.locator(".rv-svg").focus()
@@ -341,6 +414,63 @@ def test_a_pruned_branch_says_why_with_the_draft_models_numbers(rasd):
     assert [text.split("\n")[0] for text in bars.all_inner_texts()] == ["✓ ·w101", "·w110", "·w150"]
 
 
+def test_a_node_says_how_it_was_found_and_what_the_draft_model_said(rasd):
+    node = {
+        path: i
+        for i in range(len(rasd_trace().steps[1].nodes.token))
+        if (path := tuple(rasd_trace().steps[1].nodes.token[j] for j in rasd_trace().steps[1].nodes.path(i)))
+    }
+
+    def told(path):
+        rasd.evaluate(f"p.pointNode({node[path]})")
+        rows = rasd.locator(".rv-inspector dl > div").all_inner_texts()
+        return dict(row.split("\n", 1) for row in rows)
+
+    both = told((101, 102))
+    assert both["ahead"] == "2 tokens"
+    assert both["matched"] == "3 tokens of the text’s end"
+    assert both["draft model"] == "rank 1, 50 % for this token"
+    assert both["– path"] == "41 %"
+    assert told((110,))["draft model"] == "rank 2, 14 % for this token"
+    assert told((120,))["draft model"] == "rank 143, < 0.1 % for this token"
+    assert told((140,))["draft model"] == "not in its vocabulary"
+    assert told((120, 121))["draft model"] == "did not look here"
+
+
+def test_a_branch_that_is_pruned_beside_the_models_is_the_models_alone(player):
+    trace = rasd_trace()
+    step = trace.steps[1]
+    step.first.k, step.first.tested[0].rank = (
+        1,
+        2,
+    )  # now pruning drops the branch whose nodes the draft model drafted too
+    load(player, trace)
+    seek(player, 1)
+    counts = player.evaluate("RestViz.stages(p.model.steps[1])")
+    assert (counts["retrieved"], counts["kept"], counts["shared"]) == (8, 0, 0)
+    player.keyboard.press("2")
+    assert player.locator(".rv-tree .n-pruned_first_token").count() == 8
+    player.keyboard.press("5")
+    kinds = [node.get_attribute("class") for node in player.locator(".rv-tree .n-accepted").all()]
+    assert [" s-model" in kind for kind in kinds] == [True, True, False]
+
+
+def test_a_node_over_the_cap_is_in_every_stage_before(player):
+    trace = rasd_trace()
+    nodes = trace.steps[1].nodes
+    over = nodes.token.index(104)
+    nodes.fate[over] = "pruned_cap"
+    load(player, trace)
+    seek(player, 1)
+    counts = player.evaluate("RestViz.stages(p.model.steps[1])")
+    assert (counts["retrieved"], counts["kept"], counts["fused"], counts["over"]) == (8, 4, 5, 1)
+    player.keyboard.press("4")
+    assert "w104" not in "".join(on_stage(player))
+    assert "1 node is over the cap" in player.locator(".rv-why").inner_text()
+    player.evaluate(f"p.pointNode({over})")
+    assert "the fused tree's cap is full with 5 likelier nodes" in player.locator(".rv-inspector").inner_text()
+
+
 def test_stages_are_reached_by_keyboard_and_kept_while_stepping(rasd):
     rasd.keyboard.press("4")
     assert rasd.evaluate("p.stage") == "fuse"
@@ -426,17 +556,9 @@ def slower(trace, factor):
 def test_repeats_of_a_run_make_a_spread(player):
     trace = rest_trace()
     base = baseline_trace(trace.tokens)
-    runs = [[slower(t, f).model_dump(mode="json") for t in (base, trace)] for f in (1.0, 3.0, 2.0)]
-    player.evaluate(
-        """runs => runs.forEach(([base, trace]) => {
-        for (const [raw, role] of [[base, "baseline"], [trace, "run"]]) {
-            p.start(raw.header, { role, text: raw.token_text, bytes: raw.token_bytes });
-            raw.steps.forEach(step => p.push(step, {}, {}));
-            p.finish(raw.finish);
-        }
-    })""",
-        runs,
-    )
+    for factor in (1.0, 3.0, 2.0):
+        run_live(player, slower(base, factor), "baseline")
+        run_live(player, slower(trace, factor))
     rows = player.locator(".rv-compare tbody tr")
     assert rows.count() == 2
     speed = trace.tokens_per_second
@@ -450,20 +572,62 @@ def test_repeats_of_a_run_make_a_spread(player):
     assert not player.locator(".rv-compare").is_visible(), "another prompt's runs are no repeats"
 
 
+def run_live(page, trace, role="run", steps=None, reason=None):
+    raw = trace.model_dump(mode="json")
+    raw["steps"] = raw["steps"][:steps]
+    raw["finish"] |= {"reason": reason} if reason else {}
+    page.evaluate(
+        """([raw, role]) => {
+        p.start(raw.header, { role, text: raw.token_text, bytes: raw.token_bytes });
+        raw.steps.forEach(step => p.push(step, {}, {}));
+        p.finish(raw.finish);
+    }""",
+        [raw, role],
+    )
+
+
+def test_a_baseline_that_was_stopped_takes_the_place_of_none(player):
+    trace = rest_trace()
+    base = baseline_trace(trace.tokens)
+    run_live(player, base, "baseline")
+    run_live(player, trace)
+    run_live(player, base, "baseline", steps=3, reason="stopped")
+    rows = player.locator(".rv-compare tbody tr")
+    assert [text.split("\t")[-1] for text in rows.all_inner_texts()] == ["baseline", "✓ identical"]
+
+
+def test_a_run_of_one_token_has_no_speedup_yet(player):
+    trace = rest_trace()
+    run_live(player, baseline_trace(trace.tokens), "baseline")
+    run_live(player, trace, steps=1)
+    assert player.locator(".rv-compare tbody tr").nth(1).locator("td").all_inner_texts()[2] == "–"
+
+
+def test_charts_of_a_whole_run_wait_for_its_end(player):
+    with_charts(player, rest_trace())
+    raw = rest_trace().model_dump(mode="json")
+    player.evaluate("raw => { p.start(raw.header); p.push(raw.steps[0], {}, {}); p.push(raw.steps[1], {}, {}); }", raw)
+    assert not player.locator("[data-chart=histogram]").is_visible()
+    player.evaluate("raw => p.finish(raw.finish)", raw)
+    player.locator("[data-chart=histogram]").scroll_into_view_if_needed()
+    player.wait_for_function("p.charts.histogram.data?.[0].y.reduce((a, b) => a + b) === 1")
+
+
+def test_a_bar_of_a_chart_leads_to_its_step(player):
+    with_charts(player, rest_trace())
+    player.locator("[data-chart=tokens]").scroll_into_view_if_needed()
+    player.wait_for_function("p.charts.drawn?.tokens === 4")
+    player.locator("[data-chart=tokens] .point path").nth(3).click(force=True)
+    player.wait_for_function("p.current === 3")
+
+
 def test_recorded_runs_are_no_repeats_of_those_made_here(player):
     trace = rest_trace()
     base, run = (t.model_dump(mode="json") for t in (baseline_trace(trace.tokens), trace))
     player.evaluate("([base, run]) => p.open({ trace: run, baseline: base, from: 'recorded' })", [base, run])
     assert player.locator(".rv-from").inner_text() == "recorded"
     assert player.locator(".rv-compare tbody tr").count() == 2
-    player.evaluate(
-        """base => {
-        p.start(base.header, { role: "baseline", text: base.token_text, bytes: base.token_bytes });
-        base.steps.forEach(step => p.push(step, {}, {}));
-        p.finish(base.finish);
-    }""",
-        base,
-    )
+    run_live(player, baseline_trace(trace.tokens), "baseline")
     assert player.evaluate("p.compare.models.length") == 1
     assert player.evaluate("p.compare.spread(p.model).n") == 1
     player.wait_for_function("document.querySelector('.rv-from').hidden")
@@ -533,5 +697,8 @@ def test_every_fate_is_told_with_its_numbers(player):
     wanted = f"wanted “{label(first)}” (90 %)."
     assert f"Rejected: after “{label(0)}” the target gives it 1.0 %, and {wanted}" in dict(told["rejected"]).values()
     assert any("not reached" in text for _, text in told["rejected"])
-    assert told["pruned_budget"][0][1].startswith("Pruned: found once, and the budget is full with")
+    assert told["pruned_budget"][0][1] == (
+        "Pruned: found once, and the budget of the datastore is full with 6 nodes, each found 3 times or more. "
+        "Never verified."
+    )
     assert "(rank 143, p = 0.00040)" in told["pruned_first_token"][0][1]

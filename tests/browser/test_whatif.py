@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from made import rasd_trace
 
+from restviz.ui.export import PLOTLY
+
 FIELDS = {
     "rasd": [
         {"name": "prune_k", "label": "k", "text": "", "min": 0, "max": 1000},
         {"name": "retrievers", "label": "Retrieve from", "text": "", "choices": ["datastore", "context", "both"]},
+        {"name": "stores", "label": "Datastores", "text": "", "choices": ["made", "other"], "many": True},
     ]
 }
 
@@ -26,6 +29,7 @@ def asked(player):
         const whatIf = async (model, changes, position) => {
             asked.push([changes, position]);
             if (changes.prune_k > 1000) throw new Error("prune_k cannot be that large.");
+            await window.gate;
             if (position === null) return { M: 1 + (changes.prune_k ?? 10) / 10, forwards: 3 };
             return { step: trace.steps[1], text: {}, bytes: {} };
         };
@@ -44,7 +48,7 @@ def test_a_change_is_drafted_anew_beside_the_step(asked):
     asked.wait_for_function("asked.length === 1")
     asked.get_by_label("k", exact=True).fill("3")
     asked.get_by_label("Retrieve from").select_option("context")
-    asked.wait_for_function("asked.at(-1)[0].retrievers === 'context'")
+    asked.wait_for_function("asked.at(-1)?.[0].retrievers === 'context'")
     changes, position = asked.evaluate("asked.at(-1)")
     assert changes == {"prune_k": 3, "retrievers": "context"}
     assert position == asked.evaluate("p.model.steps[1].position")
@@ -71,14 +75,73 @@ def test_what_cannot_be_is_told_in_the_panel(asked):
 
 
 def test_a_sweep_shows_m_for_several_values(asked):
+    asked.add_script_tag(path=PLOTLY / "plotly.min.js")
+    asked.evaluate("p.charts.attach(Plotly)")
     asked.get_by_text("What if…").click()
     asked.get_by_role("button", name="Sweep").click()
     asked.wait_for_selector("button:text('Sweep'):not([disabled])")
-    points = [text.split() for text in asked.locator(".rv-point").all_inner_texts()]  # value, perhaps “(now)”, M
-    values = [int(point[0]) for point in points]
+    values, m, now = asked.evaluate("[p.whatIf.curve.data[0].x, p.whatIf.curve.data[0].y, p.whatIf.curve.data[1].x]")
     assert values == sorted(values)
-    assert {0, 1, 64} <= set(values)
-    assert [float(point[-1]) for point in points] == pytest.approx([1 + value / 10 for value in values], abs=0.01)
+    assert {0, 1, 10, 64} <= set(values)
+    assert m == pytest.approx([1 + value / 10 for value in values])
+    assert now == [10]
+    assert "64: 7.40" in asked.locator(".rv-whatif .rv-plot").get_attribute("aria-label")
+    assert "M is 7.40 at best, where k is 64." in asked.locator(".rv-whatif").inner_text()
+
+
+def test_a_sweep_is_of_the_parameters_as_they_were_when_it_began(asked):
+    asked.get_by_text("What if…").click()
+    asked.get_by_label("Retrieve from").select_option("context")
+    asked.evaluate("() => { window.gate = new Promise((open) => (window.open_gate = open)); }")
+    asked.get_by_role("button", name="Sweep").click()
+    asked.get_by_label("Retrieve from").select_option("both")
+    asked.evaluate("open_gate()")
+    asked.wait_for_selector("button:text-is('Sweep'):not([disabled])")
+    swept = asked.evaluate("asked.filter(([, position]) => position === null).map(([changes]) => changes.retrievers)")
+    assert len(swept) > 5
+    assert set(swept) == {"context"}
+
+
+def test_datastores_are_chosen_in_any_number(asked):
+    asked.get_by_text("What if…").click()
+    box = {name: asked.get_by_label(name, exact=True) for name in ("made", "other")}
+    assert [one.is_checked() for one in box.values()] == [True, True]
+    box["other"].uncheck()
+    asked.wait_for_function("asked.at(-1)?.[0].stores === 'made'")
+    box["made"].uncheck()
+    asked.wait_for_function("document.querySelector('.rv-told').textContent === 'Choose at least one datastore.'")
+    box["other"].check()
+    asked.wait_for_function("asked.at(-1)?.[0].stores === 'other'")
+    box["made"].check()
+    asked.wait_for_function("asked.at(-1)?.[0].stores === ''")
+
+
+def test_nodes_of_the_other_tree_are_told_about_as_well(asked):
+    asked.get_by_text("What if…").click()
+    asked.wait_for_selector(".rv-told strong")
+    asked.locator(".rv-whatif .rv-svg").focus()
+    for _ in range(3):
+        asked.keyboard.press("ArrowDown")
+    node = asked.evaluate("p.whatIf.tree.selected")
+    assert asked.locator(".rv-other .rv-inspector h3").inner_text() == asked.evaluate(
+        f"'“' + p.model.label(p.model.steps[1].nodes.token[{node}]) + '”'"
+    )
+    asked.locator(".rv-whatif .rv-node").nth(1).hover()
+    assert "path" in asked.locator(".rv-other .rv-inspector").inner_text()
+
+
+def test_an_answer_that_comes_late_says_nothing_of_another_step(asked):
+    asked.get_by_text("What if…").click()
+    asked.wait_for_selector(".rv-told strong")
+    asked.evaluate("() => { window.gate = new Promise((_, fail) => (window.fail_gate = () => fail(Error('late')))); }")
+    asked.get_by_label("k", exact=True).fill("4")
+    asked.wait_for_function("asked.at(-1)?.[0].prune_k === 4")
+    asked.evaluate("p.seek(0)")
+    asked.evaluate("() => { fail_gate(); window.gate = null; p.seek(1); }")
+    asked.wait_for_selector(".rv-told strong")
+    assert "late" not in asked.locator(".rv-told").inner_text()
+    asked.evaluate("p.whatIf.show(p.model, { ...p.model.steps[1] }, 'verify', false)")
+    assert not asked.locator(".rv-other").is_visible(), "it was the other step's"
 
 
 def test_where_nobody_can_answer_nothing_is_offered(player):

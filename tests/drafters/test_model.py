@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restviz.drafters import Context
+from restviz.drafters.base import Distribution
 from restviz.drafters.model import DraftRows, ModelDrafter
 from restviz.tree import Source
 
@@ -92,8 +93,15 @@ def test_first_step_distribution_is_in_the_targets_ids():
     assert token.tolist() == ids[order].tolist()
     assert best == pytest.approx(p[order], rel=1e-4)
     assert first.of(np.array([4, 2, 17, 99])) == pytest.approx([0, p[0], p[6], 0], rel=1e-4)
-    assert first.rank(first.of(ids)).tolist() == (1 + (p[None] > p[:, None]).sum(1)).tolist()
-    assert first.rank(np.zeros(1, dtype=np.float32)).tolist() == [8]
+    assert first.rank(ids).tolist() == (1 + (p[None] > p[:, None]).sum(1)).tolist()
+    assert first.rank(np.array([4, 99])).tolist() == [8, 8]
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=12), st.booleans())
+def test_ranks_are_places_in_the_order_of_the_likeliest(weights, part):
+    p = np.array(weights, dtype=np.float32) / sum(weights)
+    first = Distribution(p, ids=np.arange(len(p)) * 2 if part else None)
+    assert first.rank(first.top(len(p))[0]).tolist() == list(range(1, len(p) + 1))
 
 
 def test_tree_is_no_deeper_than_what_is_left_to_generate():

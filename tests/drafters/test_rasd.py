@@ -115,6 +115,32 @@ def test_what_the_retriever_dropped_is_told_apart_from_what_pruning_dropped():
     assert draft.tested == 2
 
 
+@given(paths, paths, paths, probabilities, st.integers(1, VOCABULARY), st.integers(1, 12), st.integers(0, 6))
+def test_each_node_says_which_trees_it_was_in_and_what_dropped_it(drafted, stored, repeated, p, k, cap, kept):
+    retrievers = [retrieved(stored, kept=kept), retrieved(repeated, Source.CONTEXT)]
+    draft = run(model(drafted, p), retrievers, k=k, cap=cap)
+    trees = {Source.MODEL: model(drafted, p).draft}
+    trees |= {
+        flag: retriever.draft for flag, retriever in zip((Source.DATASTORE, Source.CONTEXT), retrievers, strict=True)
+    }
+    cut = {flag: set(one.tree.keep(one.kept).paths()) for flag, one in trees.items()}
+    fused = set(draft.tree.keep(draft.kept).paths())
+    for node, path in list(enumerate(draft.tree.paths()))[1:]:
+        flags = sum(flag for flag, some in cut.items() if path in some)
+        stays = path in cut[Source.MODEL] or path[0] in likely(p, k)
+        expected = (
+            Verdict.PRUNED_BUDGET
+            if not flags
+            else Verdict.PRUNED_FIRST_TOKEN
+            if not stays
+            else Verdict.KEPT
+            if path in fused
+            else Verdict.PRUNED_CAP
+        )
+        assert draft.verdict[node] == expected
+        assert draft.tree.source[node] == (flags or Source.DATASTORE)
+
+
 def test_a_node_of_the_model_tree_stays_in_a_branch_that_is_pruned():
     p = np.array([0.5, 0.3, 0.1, 0.05, 0.03, 0.02], dtype=np.float32)
     draft = run(model([(0,), (1,)], p), [retrieved([(1, 2)])], k=1)

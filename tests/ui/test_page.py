@@ -66,7 +66,9 @@ def test_a_link_fills_the_form():
     values, wrong = linked({"prompt": "Hi", "method": "rasd", "prune_k": "3", "chat": "false", "other": "x"})
     assert (values, wrong) == ({"prompt": "Hi", "method": "rasd", "prune_k": 3, "chat": False}, "")
     assert linked({"stores": "answers,gone"})[0] == {"stores": ["answers"]}
-    assert linked({"run": "stack", "method": "rest", "step": "3"}) == ({}, "")
+    assert linked({"run": "stack", "method": "rest", "step": "3"}) == linked({"run": "none"}) == ({}, "")
+    assert "no recorded run “gone”, only stack" in linked({"run": "gone"})[1]
+    assert "eagle, rasd, not magic" in linked({"run": "stack", "method": "magic"})[1]
     assert linked({"method": "magic"})[1].startswith("The link cannot be used: there is no method “magic”")
 
 

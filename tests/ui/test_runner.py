@@ -96,8 +96,8 @@ def play(scenario):
         return thread.submit(asyncio.run, scenario).result()
 
 
-async def collect(runner, session="a", prompt="p", make=None, fresh=False, every=False):
-    return [json.loads(m) async for m in runner.run(session, prompt, make or settings(), fresh, every)]
+async def collect(runner, session="a", prompt="p", make=None, fresh=False, **comparison):
+    return [json.loads(m) async for m in runner.run(session, prompt, make or settings(), fresh, **comparison)]
 
 
 def steps(messages, role):
@@ -107,6 +107,9 @@ def steps(messages, role):
 
 def roles(messages):
     return list(dict.fromkeys(m["role"] for m in messages if "role" in m))
+
+
+ALL = ["autoregressive", "pld", "rest", "eagle", "rasd"]
 
 
 def methods(messages):
@@ -310,14 +313,21 @@ def test_run_waits_for_the_model():
 
 
 def test_every_method_that_can_run_here_runs_against_one_baseline():
-    messages = play(collect(Runner(ScriptedEngine), every=1))
+    messages = play(collect(Runner(ScriptedEngine), methods=ALL))
     assert methods(messages) == ["autoregressive", "pld", "rest"]
     baseline, *others = list(dict.fromkeys(m["run"] for m in messages if "run" in m))
     assert {m["baseline"] for m in messages if m.get("run") in others} == {baseline}
 
 
+def test_a_comparison_has_the_methods_that_were_chosen():
+    assert methods(play(collect(Runner(ScriptedEngine), methods=["rest", "rasd"]))) == ["autoregressive", "rest"]
+    nothing = play(collect(Runner(ScriptedEngine), methods=[]))
+    assert "choose at least one method" in nothing[-1]["error"]
+    assert methods(nothing) == []
+
+
 def test_repeats_measure_the_baseline_again_too():
-    messages = play(collect(Runner(ScriptedEngine), every=3))
+    messages = play(collect(Runner(ScriptedEngine), methods=ALL, repeats=3))
     made = {m["run"]: m["header"]["method"] for m in messages if "header" in m}
     assert list(made.values()) == ["autoregressive", "pld", "rest"] * 3
     runs = list(dict.fromkeys((m["run"], m["baseline"]) for m in messages if m.get("baseline")))
@@ -330,7 +340,7 @@ def test_stop_ends_all_methods_that_are_to_come():
     async def scenario():
         runner = Runner(lambda: ScriptedEngine(gate))
         messages = []
-        async for text in runner.run("a", "p", settings(), every=1):
+        async for text in runner.run("a", "p", settings(), methods=ALL):
             messages.append(json.loads(text))
             if len(steps(messages, "run")) == 2:
                 runner.stop("a")
@@ -415,6 +425,23 @@ def test_questions_wait_for_the_model(tiny_engine):
     trace = recorded(tiny_engine)
     assert "still loading" in json.loads(runner.what_if(*told(trace), {}))["error"]
     gate.set()
+
+
+def test_a_sweep_ends_when_a_run_begins(tiny_engine, monkeypatch):
+    trace, drafted = recorded(tiny_engine), []
+    runner = Runner(lambda: tiny_engine)
+    runner.engine.result()
+
+    def replay(*question):
+        for step in type(tiny_engine).replay(tiny_engine, *question):
+            drafted.append(step.index)
+            if step.index == 2:
+                asyncio.run(runner.turn.acquire())
+            yield step
+
+    monkeypatch.setattr(tiny_engine, "replay", replay)
+    assert "busy with a run" in json.loads(runner.what_if(*told(trace), {}))["error"]
+    assert drafted == [1, 2]
 
 
 def test_what_if_waits_for_no_run(tiny_engine):

@@ -17,7 +17,7 @@
     const steps = model.steps.slice(1), deepest = Math.max(0, ...steps.map((step) => step.accepted.length));
     const x = Array.from({ length: deepest }, (_, i) => i + 1), series = {};
     for (const kind of ORIGINS) {
-      const y = x.map((depth) => steps.filter((step) => step.accepted.length >= depth && RestViz.origin(step.nodes.source[step.accepted[depth - 1]]).kind === kind).length / steps.length);
+      const y = x.map((depth) => steps.filter((step) => step.accepted.length >= depth && RestViz.origin(RestViz.source(step, step.accepted[depth - 1])).kind === kind).length / steps.length);
       if (y.some(Boolean)) series[kind] = y;
     }
     return { x, series };

@@ -6,7 +6,7 @@
   const PROMPT_TAIL = 48; // prompt tokens shown before the answer: enough for the longest suffix match
 
   class AnswerView {
-    /** @param onStep(i) a token of step i was chosen; onHover(token|null) one is pointed at */
+    /** @param onStep(i) a token of step i was chosen; onHover(token|null, by key) one is pointed at */
     constructor(host, { onStep, onHover }) {
       this.host = host;
       this.prompt = el("span", { class: "rv-prompt" });
@@ -23,6 +23,19 @@
         onHover(span ? this.model.tokens[+span.dataset.i] : null);
       });
       host.addEventListener("pointerleave", () => onHover(null));
+      host.addEventListener("keydown", (event) => {
+        const by = { ArrowDown: 1, ArrowUp: -1 }[event.key], tokens = this.model.tokens;
+        if (event.key === "Enter" && tokens[this.pointed]) onStep(tokens[this.pointed].step);
+        else if (by && tokens.length) {
+          const from = this.pointed >= 0 ? this.pointed : this.model.start[this.now] - (by > 0 ? 1 : 0);
+          const k = Math.max(0, Math.min(tokens.length - 1, from + by));
+          this.highlight(k);
+          this.reveal(this.spans[k]);
+          onHover(tokens[k], true);
+        } else return;
+        event.preventDefault();
+        event.stopPropagation();
+      });
     }
 
     reset(model) {

@@ -13,12 +13,9 @@
   class Charts {
     constructor(host, { onSeek }) {
       this.onSeek = onSeek;
-      const panel = (id, title, caption) => {
-        const plot = el("div", { class: "rv-plot" });
-        const save = (format) => el("button", { type: "button", class: "rv-link", text: format.toUpperCase(), "aria-label": `${title} as ${format.toUpperCase()}`,
-          on: { click: () => this.plotly.downloadImage(plot, { format, filename: `restviz-${id}`, width: 640, height: 360, scale: 2 }) } });
-        host.append(el("figure", { class: "rv-chart", "data-chart": id },
-          el("figcaption", {}, el("strong", { text: title }), el("span", { class: "rv-saves" }, save("svg"), save("png")), el("span", { text: caption })), plot));
+      const panel = (...words) => {
+        const plot = this.panel(...words);
+        host.append(plot.parentNode);
         return plot;
       };
       this.race = panel("race", "Tokens over time", "against the measured baseline, without the prefill");
@@ -36,6 +33,30 @@
       });
       [this.race, this.tokens, this.times, ...this.whole].forEach((plot) => seen.observe(plot));
       this.sizes = new ResizeObserver(() => this.ready && this.each((plot) => this.plotly.Plots.resize(plot)));
+    }
+
+    /** An empty chart in a figure, its parent, that can be saved. */
+    panel(id, title, caption) {
+      const plot = el("div", { class: "rv-plot" });
+      const save = (format) => el("button", { type: "button", class: "rv-link", text: format.toUpperCase(), "aria-label": `${title} as ${format.toUpperCase()}`,
+        on: { click: () => plot.data && this.plotly.downloadImage(plot, { format, filename: `restviz-${id}`, width: 640, height: 360, scale: 2 }) } });
+      el("figure", { class: "rv-chart", "data-chart": id },
+        el("figcaption", {}, el("strong", { text: title }), el("span", { class: "rv-saves" }, save("svg"), save("png")), el("span", { text: caption })), plot);
+      return plot;
+    }
+
+    /** M for the values of a parameter, [[value, M], …]; `now` is what the run had. */
+    curve(plot, points, label, now) {
+      this.curves = () => this.curve(plot, points, label, now); // again, in the other theme's colours
+      plot.setAttribute("role", "img");
+      plot.setAttribute("aria-label", `M by ${label}: ` + points.map(([x, y]) => `${x}: ${y.toFixed(2)}`).join(", "));
+      if (!this.plotly) return;
+      const c = this.colours(), here = points.filter(([x]) => x === now);
+      const series = (name, some, more) => ({ x: some.map(([x]) => x), y: some.map(([, y]) => y), name, hovertemplate: "%{x}: %{y:.2f}<extra>" + name + "</extra>", ...more });
+      this.plotly.react(plot, [
+        series("M", points, { mode: "lines+markers", line: { color: c.run, width: 2 }, marker: { size: 6 } }),
+        series("this run", here, { mode: "markers", marker: { color: c.bonus, size: 11, symbol: "diamond" } }),
+      ], this.axes(label, "tokens a step"), CONFIG);
     }
 
     /** plotly.js may arrive after the first steps. */
@@ -66,7 +87,7 @@
     }
 
     axes(x, y, extra, upright) {
-      const c = this.c;
+      const c = this.colours();
       const axis = { gridcolor: c.grid, zeroline: false, linecolor: c.grid, ticks: "", automargin: true };
       return {
         margin: { l: 44, r: 10, t: 24, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -79,12 +100,13 @@
     }
 
     redraw() {
-      for (const plot of this.whole) plot.parentNode.hidden = !this.run || this.run.isBaseline && plot !== this.costs;
+      for (const plot of this.whole) plot.parentNode.hidden = !this.run || this.live || this.run.isBaseline && plot !== this.costs;
       if (!this.plotly || !this.run) return;
       const c = (this.c = this.colours()), { run, baseline } = this;
       this.drawn = { race: 0, base: 0, tokens: 0, times: 0 };
       this.summed = null;
       this.lined = undefined;
+      this.curves?.();
       const line = (name, colour, dash) => ({
         x: [0], y: [0], name, mode: "lines", line: { color: colour, width: 2.5, dash, shape: "linear" },
         hovertemplate: "%{y} tokens after %{x:.2f} s<extra>" + name + "</extra>",
@@ -140,6 +162,12 @@
       this.plotly.react(this.costs, [...lines, {
         ...points, name: "this run", mode: "markers", marker: { color: c.run, size: 6, opacity: 0.55 }, hovertemplate: "%{x} rows: %{y:.0f} ms<extra>this run</extra>",
       }], this.axes("rows: drafted nodes and the root", "ms"), CONFIG);
+    }
+
+    /** The run is over: what it says as a whole can be shown. */
+    end() {
+      this.live = false;
+      this.redraw();
     }
 
     /** A step was added, or another one is on screen. */

@@ -8,6 +8,9 @@
 
   const key = ({ header }) => JSON.stringify([header.method, header.parameters, header.prompt_ids]);
 
+  /** Whether a run came to its own end: a shorter text is no repeat, and nothing to compare with. */
+  const whole = ({ finish }) => Boolean(finish) && !["stopped", "failed"].includes(finish.reason);
+
   class Compare {
     /** @param onChoose(model) a run is to be looked at */
     constructor(host, { onChoose }) {
@@ -58,7 +61,7 @@
 
     draw(current) {
       if (this.next?.finish) {
-        this.models[0] = this.next;
+        if (whole(this.next)) this.models[0] = this.next; // one that was stopped says less than the one before
         this.next = null;
       }
       for (const model of this.models) this.measured(model);
@@ -73,7 +76,7 @@
 
     /** A run that is over counts once as a repeat; one that was stopped is another, shorter text. */
     measured(model) {
-      if (!model.finish || model.counted || ["stopped", "failed"].includes(model.finish.reason)) return;
+      if (!whole(model) || model.counted) return;
       model.counted = true;
       this.speeds.set(key(model), [...(this.speeds.get(key(model)) ?? []), model.speed]);
     }
@@ -97,14 +100,14 @@
     row(model, baseline, here) {
       const own = model === baseline, state = own ? null : RestViz.compare(model, baseline).state;
       const { middle: speed, n } = this.spread(model), again = this.spread(baseline).n;
-      const ratio = own ? 1 : n * again > 1 ? speed / this.spread(baseline).middle : speed / baseline.speedOf(model.tokens.length);
+      const ratio = speed / (n * again > 1 ? this.spread(baseline).middle : baseline.speedOf(model.tokens.length));
       const drafting = model.steps.slice(1).map(({ times: t }) => t.retrieve + t.draft + t.fuse).sort((a, b) => a - b);
       const middle = drafting.length ? drafting[Math.floor(drafting.length / 2)] : 0;
       const text = own ? "baseline" : state === "identical" ? "✓ identical" : state === "stopped" ? "✓ identical so far" : "≠ differs";
       const choose = el("button", { type: "button", class: "rv-link", text: this.name(model), "aria-pressed": String(here), on: { click: () => this.onChoose(model) } });
       return el("tr", { class: here ? "here" : "" }, el("th", { scope: "row" }, choose),
         el("td", { text: speed.toFixed(1) + (n > 1 ? ` (${n} runs)` : "") }), this.bar(model),
-        ...[ratio.toFixed(2) + "×", model.meanLength.toFixed(2), count(model.forwards), own ? "–" : middle.toFixed(1), text]
+        ...[own ? "1.00×" : Number.isFinite(ratio) && speed ? ratio.toFixed(2) + "×" : "–", model.meanLength.toFixed(2), count(model.forwards), own ? "–" : middle.toFixed(1), text]
           .map((value) => el("td", { text: value })));
     }
 

@@ -55,13 +55,13 @@
     }
     if (stage === "prune") {
       if (!k) return [["strong", "No pruning. "], ["", "It is switched off: every retrieved branch stays."]];
-      const dropped = tested.filter((test) => step.nodes.fate[test.node] === "pruned_first_token").length;
+      const dropped = tested.filter((test) => test.rank > k && RestViz.retrieved(step, test.node)).length;
       return [["strong", `${counts.kept} of ${plural(counts.retrieved, "node")} stay. `],
         ["", `A branch stays if its first token is among the draft model’s ${count(k)} likeliest next tokens; ${plural(dropped, "branch").replace("branchs", "branches")} ${dropped === 1 ? "is" : "are"} not.`]];
     }
     if (stage === "draft") return [["strong", `${plural(counts.model, "node")} drafted. `], ["", "The draft model’s own tree: its likeliest continuations, level by level."]];
     return [["strong", `${plural(counts.fused, "node")} to verify. `],
-      ["", `Both trees laid over each other by longest prefix: ${plural(counts.shared, "node")} ${counts.shared === 1 ? "is" : "are"} in both, and one forward of the target checks them all.`]];
+      ["", `Both trees laid over each other by longest prefix: ${plural(counts.shared, "node")} ${counts.shared === 1 ? "is" : "are"} in both, ${counts.over ? `${plural(counts.over, "node")} ${counts.over === 1 ? "is" : "are"} over the cap, ` : ""}and one forward of the target checks them all.`]];
   }
 
   class Inspector {
@@ -85,28 +85,31 @@
         el("p", { class: "rv-hint", text: "Point at a node, or focus the tree and press ↑ ↓, for its details." }));
     }
 
-    /** node: index, or -1 for the target's own token. */
-    node(model, step, node) {
+    /** @param node index, or -1 for the target's own token; elsewhere: its step is not the one on screen */
+    node(model, step, node, elsewhere = false) {
       const own = node === -1, { nodes } = step;
       const token = own ? step.bonus : nodes.token[node];
       const parent = own ? (step.accepted[step.accepted.length - 1] ?? 0) : nodes.parent[node];
       const kind = own ? "bonus" : RestViz.fate(step, node);
       const rows = [["fate", RestViz.FATES[kind].label]];
+      if (own || node > 0) rows.push(["ahead", plural(model.path(step, own ? parent : node).length + (own ? 1 : 0), "token")]);
       if (!own && node > 0) {
-        const named = RestViz.stores(model.header, nodes.source[node]).join(", ");
-        rows.push(["from", RestViz.origin(nodes.source[node]).label + (named ? ` (${named})` : "")]);
+        const flags = RestViz.source(step, node), named = RestViz.stores(model.header, flags).join(", ");
+        rows.push(["from", RestViz.origin(flags).label + (named ? ` (${named})` : "")]);
         if (nodes.count[node]) {
           const all = nodes.count[0];
           rows.push(["retrieved", all ? `${count(nodes.count[node])} of ${plural(all, "continuation")} (${percent(nodes.count[node] / all)})` : count(nodes.count[node])]);
         }
-        if (nodes.logp[node] !== null) rows.push(["draft model", percent(Math.exp(nodes.logp[node])) + " for the path"]);
+        rows.push(...this.matched(model, step, flags), ...this.drafted(step, node));
         rows.push(["target", nodes.target_p[node] === null ? "did not look here" : percent(nodes.target_p[node]) + " for this token"]);
       }
       const path = model.path(step, own ? parent : node).map((i) => model.label(nodes.token[i]));
       if (own) path.push(model.label(token));
       if (path.length) rows.push(["path", path.join(" ")]);
       rows.push(["token id", String(token)]);
-      const parts = [el("h3", { text: quote(model.label(token)) }), el("p", { class: "rv-hint", text: this.reason(model, step, node, kind) }), this.list(rows)];
+      const reason = this.reason(model, step, node, kind), where = elsewhere ? `of step ${step.index}` : "";
+      const parts = [el("h3", {}, quote(model.label(token)), where && el("span", { class: "rv-small", text: " " + where })), el("p", { class: "rv-hint", text: reason }), this.list(rows)];
+      this.summary = [quote(model.label(token)), where, RestViz.FATES[kind].label + ".", reason].filter(Boolean).join(" ");
       const look = step.looks.find((look) => look.node === (node === 0 ? 0 : parent));
       if (look) parts.push(this.choices(model, look, token, model.label(nodes.token[look.node])));
       clearTimeout(this.timer);
@@ -116,6 +119,24 @@
         this.timer = setTimeout(() => this.places(places, model, step, node), PATIENCE);
       }
       this.host.replaceChildren(...parts);
+    }
+
+    /** How much of the text's end was found where the node is from. */
+    matched(model, step, flags) {
+      const names = [...RestViz.stores(model.header, flags), ...(flags & RestViz.CONTEXT ? ["context"] : [])];
+      const lengths = step.matches.filter((match) => match.length && names.includes(match.retriever)).map((match) => match.length);
+      return lengths.length ? [["matched", plural(Math.max(...lengths), "token") + " of the text’s end"]] : [];
+    }
+
+    /** What the draft model said of a token, as far as it looked: its children of a node are its likeliest, best first. */
+    drafted(step, node) {
+      const { parent, logp } = step.nodes, test = step.first?.tested.find((one) => one.node === node);
+      if (logp[node] !== null) {
+        const rank = 1 + logp.filter((other, i) => parent[i] === parent[node] && other !== null && other > logp[node]).length;
+        return [["draft model", `rank ${count(rank)}, ${percent(Math.exp(logp[node] - (logp[parent[node]] ?? 0)))} for this token`], ["– path", percent(Math.exp(logp[node]))]];
+      }
+      if (test) return [["draft model", test.p > 0 ? `rank ${count(test.rank)}, ${percent(test.p)} for this token` : "not in its vocabulary"]];
+      return step.first ? [["draft model", "did not look here"]] : [];
     }
 
     /** The lines of the datastores that a node comes from, with what stands around them. */
@@ -146,17 +167,20 @@
         const refused = model.path(step, node).find((i) => nodes.fate[i] !== "accepted");
         return `Verified in the same forward, but not reached: ${label(refused)} before it was refused.`;
       }
-      if (kind === "pruned_budget") return this.overBudget(step, node);
+      if (kind === "pruned_budget" || kind === "pruned_cap") return this.overBudget(model, step, node);
       return kind === "pruned_first_token" ? this.dropped(model, step, node) : RestViz.FATES[kind].text + ".";
     }
 
-    /** Why a node is not among those that were verified: what it had, and what those had. */
-    overBudget({ nodes }, node) {
-      const kept = nodes.fate.map((_, i) => i).filter((i) => i && !nodes.fate[i].startsWith("pruned"));
-      const counts = kept.map((i) => nodes.count[i]).filter(Boolean), times = (n) => (n === 1 ? "once" : count(n) + " times");
-      const had = nodes.count[node] ? `found ${times(nodes.count[node])}` : `${percent(Math.exp(nodes.logp[node] ?? -99))} of the path, says the draft model`;
-      const least = nodes.count[node] && counts.length ? `; the retrieved ones were found ${times(Math.min(...counts))} or more` : "";
-      return `Pruned: ${had}, and the budget is full with ${plural(kept.length, "node")}${least}. Never verified.`;
+    /** Why a node did not fit the budget of its retriever, or the cap of the fused tree: what it had, and what those had. */
+    overBudget(model, step, node) {
+      const { nodes } = step, every = nodes.fate.map((_, i) => i).slice(1), times = (n) => (n === 1 ? "once" : count(n) + " times");
+      if (nodes.fate[node] === "pruned_cap") {
+        const had = Math.round(100 * RestViz.likely(step, node, "fuse")), { fused } = RestViz.stages(step);
+        return `Pruned: ${had ? had + " %" : "less than 1 %"} likely, and the fused tree's cap is full with ${plural(fused, "likelier node")}. Never verified.`;
+      }
+      const flag = nodes.source[node] & (RestViz.DATASTORE | RestViz.CONTEXT), fit = every.filter((i) => nodes.source[i] & flag && RestViz.retrieved(step, i));
+      const least = fit.length ? `, each found ${times(Math.min(...fit.map((i) => nodes.count[i])))} or more` : "";
+      return `Pruned: found ${times(nodes.count[node])}, and the budget of ${flag === RestViz.CONTEXT ? "the text so far" : "the datastore"} is full with ${plural(fit.length, "node")}${least}. Never verified.`;
     }
 
     /** Why a branch was pruned, with the draft model's numbers. */

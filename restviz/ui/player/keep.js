@@ -15,6 +15,26 @@
     };
   }
 
+  const LISTS = ["token", "parent", "source", "count", "logp", "target_p", "fate"];
+  const OBJECTS = ["parameters", "model", "environment"], ARRAYS = ["prompt_ids", "datastores"];
+
+  /** Whether everything that the player reads is there; restviz/trace.py looks closer. */
+  function shaped({ header, steps, finish, token_text, token_bytes }) {
+    const lists = (object, names) => names.every((name) => Array.isArray(object[name])), numbers = (object) => Object.values(object).every(Number.isFinite);
+    const step = ({ nodes, times, ...rest }, i) => {
+      const n = nodes.token.length, there = (node) => Number.isInteger(node) && node > 0 && node < n;
+      return rest.index === i && lists(nodes, LISTS) && LISTS.every((name) => nodes[name].length === n) && n > 0
+        && nodes.parent.every((parent, i) => Number.isInteger(parent) && parent < i && (i ? parent >= 0 : parent === -1)) // so there is no circle
+        && nodes.fate.every((fate, i) => (i ? fate in RestViz.FATES || fate === "rejected" : fate === "root"))
+        && numbers(times) && Number.isFinite(RestViz.TraceModel.ms({ times })) && lists(rest, ["accepted", "looks", "matches"]) && rest.accepted.every(there)
+        && rest.looks.every((look) => lists(look, ["token", "p"])) && (!rest.first || lists(rest.first, ["token", "p", "tested"]));
+    };
+    try {
+      return OBJECTS.every((name) => header[name] && typeof header[name] === "object") && lists(header, ARRAYS) && typeof header.created === "string"
+        && steps.length > 0 && steps.every(step) && (!finish || typeof finish.message === "string") && Boolean(token_text && token_bytes);
+    } catch { return false; } // something that has parts is not there
+  }
+
   /** The trace in a file's bytes, gzipped or not.  Throws an Error with a sentence for people. */
   async function readTrace(file) {
     const bytes = new Uint8Array(await file.arrayBuffer());
@@ -29,9 +49,7 @@
     const header = trace?.header, version = header?.schema_version;
     if (version === undefined) throw new Error(`${file.name} is not a RestViz trace: it has no header with a schema version.`);
     if (!SCHEMAS.includes(version)) throw new Error(`${file.name} has trace schema version ${version} and this page reads version ${SCHEMAS.at(-1)}: record the run again, or open it with the RestViz that made it.`);
-    const shaped = Array.isArray(trace.steps) && Array.isArray(trace.header.prompt_ids) && trace.header.environment && trace.steps.every((step) =>
-      step.nodes && step.times && Array.isArray(step.accepted) && Array.isArray(step.looks) && Array.isArray(step.matches) && step.nodes.token?.length === step.nodes.parent?.length);
-    if (!shaped || !trace.steps.length) throw new Error(`${file.name} is damaged: its steps are not what a trace has there.`);
+    if (!shaped(trace)) throw new Error(`${file.name} is damaged: its steps are not what a trace has there.`);
     header.schema_version = SCHEMAS.at(-1); // what forwards cost was told in another way in version 1
     delete header.environment.calibration;
     return trace;
@@ -100,7 +118,7 @@
         button("Tree as SVG", "The tree on screen", () => save(this.name("svg"), toPicture(player.tree, player.host.dataset.theme), "image/svg+xml")),
         button("Tree as PNG", "The tree on screen", async () => save(this.name("png"), await toPixels(toPicture(player.tree, player.host.dataset.theme)))),
         ...(link ? [button("Copy link", "A link that restores prompt, method and parameters; for a recorded run, the run and the step", () => this.link(link))] : []),
-        ...(template ? [button("Web page", "This run and its baseline in one HTML file that needs no network", async () => save(this.name("html"), await this.page(template), "text/html"))] : []),
+        ...(template ? [button("Web page", "This run and those that it is compared with, in one HTML file that needs no network", async () => save(this.name("html"), await this.page(template), "text/html"))] : []),
       ];
       host.append(el("h2", { text: "Keep" }), ...this.needRun,
         button("Open a trace…", "A trace that was kept before", () => this.file.click()), this.file);
@@ -126,8 +144,9 @@
     async page(template) {
       const response = await fetch(template).catch(() => null);
       if (!response?.ok) throw new Error("The web page could not be made: RestViz does not answer. Is it still running?");
-      const { model, models } = this.player, baseline = model === models.baseline ? null : models.baseline;
-      const runs = JSON.stringify({ trace: toTrace(model), baseline: baseline && toTrace(baseline) }).replaceAll("<", "\\u003c");
+      const { model, models, compare } = this.player, baseline = model === models.baseline ? null : models.baseline;
+      const others = compare.models.filter((other) => other.finish && other !== model && other !== baseline);
+      const runs = JSON.stringify({ trace: toTrace(model), baseline: baseline && toTrace(baseline), others: others.map(toTrace) }).replaceAll("<", "\\u003c");
       return (await response.text()).replace(RUNS, () => `.open(${runs})`);
     }
 
@@ -156,8 +175,7 @@
       this.file.value = "";
       if (!file) return;
       if (this.player.live) throw new Error("A run is under way: wait for its end, or stop it, before you open a trace.");
-      this.player.open({ trace: await readTrace(file), baseline: null });
-      this.player.note(`Opened ${file.name}.`, false);
+      this.player.open({ trace: await readTrace(file), baseline: null, from: `Opened from ${file.name}.` });
     }
   }
 

@@ -3,7 +3,7 @@
   "use strict";
   const { el, count, percent } = RestViz;
 
-  const RANK = ["root", "accepted", "declined", "unreached", "plain", "pruned_first_token", "pruned_budget"];
+  const RANK = ["root", "accepted", "declined", "unreached", "plain", "pruned_cap", "pruned_first_token", "pruned_budget"];
   const HEADS = ["token", "ahead", "from", "found", "draft model", "target", "fate"];
 
   class ListView {
@@ -28,7 +28,7 @@
       this.caption.textContent = `Nodes of step ${step.index}, accepted ones first, then the likeliest`;
       this.rows = new Map(order.map((node) => [node, el("tr", { "data-node": node, class: "l-" + fate(node) },
         el("th", { scope: "row" }, el("button", { type: "button", class: "rv-link", text: model.label(nodes.token[node]) })),
-        ...[String(model.path(step, node).length), RestViz.origin(nodes.source[node]).label, nodes.count[node] ? "×" + count(nodes.count[node]) : "–",
+        ...[String(model.path(step, node).length), RestViz.origin(RestViz.source(step, node)).label, nodes.count[node] ? "×" + count(nodes.count[node]) : "–",
           nodes.logp[node] === null ? "–" : percent(Math.exp(nodes.logp[node])), nodes.target_p[node] === null ? "–" : percent(nodes.target_p[node]),
           RestViz.FATES[fate(node)].label].map((text) => el("td", { text })))]));
       this.body.replaceChildren(...this.rows.values());

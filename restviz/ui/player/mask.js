@@ -29,12 +29,12 @@
 
     draw(model, step) {
       Object.assign(this, { model, step, selected: null });
-      const { fate, source } = step.nodes, order = (this.order = fate.map((_, i) => i).filter((i) => !fate[i].startsWith("pruned")));
+      const { fate } = step.nodes, order = (this.order = fate.map((_, i) => i).filter((i) => !fate[i].startsWith("pruned")));
       const place = new Map(order.map((node, row) => [node, row])), n = order.length;
       this.svg.setAttribute("viewBox", `-0.5 -0.5 ${n + TEXT + 1.5} ${n + 1}`);
       this.svg.replaceChildren(svg("rect", { class: "m-text", x: 0, y: 0, width: TEXT, height: n }), svg("rect", { class: "m-tree", x: TEXT + 0.5, y: 0, width: n, height: n }));
       this.rows = order.map((node, row) => {
-        const { kind } = RestViz.origin(source[node]);
+        const { kind } = RestViz.origin(RestViz.source(step, node));
         const cells = [node, ...this.ancestors(node)].map((seen) => svg("rect", { class: "m-sees", x: TEXT + 0.5 + place.get(seen) + 0.06, y: row + 0.06, width: 0.88, height: 0.88, rx: 0.15 }));
         const group = svg("g", { class: `m-row m-${fate[node]} s-${node ? kind : "root"}` },
           svg("rect", { class: "m-band", "data-row": row, x: 0, y: row, width: n + TEXT + 0.5, height: 1 }), ...cells);

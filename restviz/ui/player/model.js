@@ -21,22 +21,42 @@
     return header.datastores.filter((_, i) => flags & (1 << (STORE + i))).map((store) => store.name);
   }
 
+  const DROPPED = new WeakMap();
+
+  /** The nodes whose retrieved branch RASD pruned: its first token was tested and not among the likeliest.  The draft
+      model may have drafted the same node, which then stays. */
+  function dropped(step) {
+    if (!DROPPED.has(step)) {
+      const nodes = new Set(step.first?.tested.filter((test) => test.rank > step.first.k).map((test) => test.node));
+      step.nodes.parent.forEach((parent, i) => nodes.has(parent) && nodes.add(i)); // parents come first
+      DROPPED.set(step, nodes);
+    }
+    return DROPPED.get(step);
+  }
+
+  /** Flags of the trees that brought a node to where it is: not of a retrieved branch that was pruned beside the model's. */
+  function source(step, i) {
+    const flags = step.nodes.source[i];
+    return flags & MODEL && dropped(step).has(i) ? MODEL : flags;
+  }
+
   /** How many of a step's nodes were pruned, and how many were verified, the root not counted. */
   const pruned = (step) => step.nodes.fate.filter((fate) => fate.startsWith("pruned")).length;
   const verified = (step) => step.nodes.fate.length - 1 - pruned(step);
 
+  /** Whether a node was in a retrieval tree, as large as its budget. */
+  const retrieved = ({ nodes }, i) => Boolean(nodes.source[i] & (DATASTORE | CONTEXT)) && nodes.fate[i] !== "pruned_budget";
+
   /** What a step with a draft model and retrievers did, stage by stage; null for every other step. */
   function stages(step) {
     if (!step.first || !step.first.k && !step.matches.length) return null;
-    const { source, fate } = step.nodes;
-    const nodes = source.map((flags, i) => ({ i, retrieved: Boolean(flags & (DATASTORE | CONTEXT)), model: Boolean(flags & MODEL), fate: fate[i] })).slice(1);
-    const frequent = nodes.filter((node) => node.retrieved && node.fate !== "pruned_budget");
-    const kept = frequent.filter((node) => node.fate !== "pruned_first_token");
-    const model = nodes.filter((node) => node.model);
-    const fused = nodes.filter((node) => !node.fate.startsWith("pruned"));
+    const { fate } = step.nodes, every = fate.map((_, i) => i).slice(1);
+    const found = every.filter((i) => retrieved(step, i)), kept = found.filter((i) => !dropped(step).has(i));
+    const fused = every.filter((i) => !fate[i].startsWith("pruned")), model = (i) => step.nodes.source[i] & MODEL;
     return {
-      retrieved: frequent.length, kept: kept.length, model: model.length, fused: fused.length,
-      shared: fused.filter((node) => node.retrieved && node.model).length, accepted: step.accepted.length,
+      retrieved: found.length, kept: kept.length, model: every.filter(model).length, fused: fused.length,
+      over: fate.filter((one) => one === "pruned_cap").length, shared: fused.filter((i) => model(i) && kept.includes(i)).length,
+      accepted: step.accepted.length,
     };
   }
 
@@ -49,18 +69,13 @@
 
   /** Turns tokens into text as they come.  Bytes of a character that is not complete yet are held back. */
   class Decoder {
-    constructor() { this.utf8 = new TextDecoder("utf-8"); this.held = false; }
+    constructor() { this.utf8 = new TextDecoder("utf-8"); }
     next(text, hex) {
-      if (hex === undefined) {
-        const before = this.held ? this.utf8.decode() : "";
-        this.held = false;
-        return before + text;
-      }
-      const bytes = new Uint8Array((hex.match(/../g) || []).map((byte) => parseInt(byte, 16)));
-      const out = this.utf8.decode(bytes, { stream: true });
-      this.held = out === "";
-      return out;
+      if (hex === undefined) return this.rest() + text;
+      return this.utf8.decode(new Uint8Array((hex.match(/../g) || []).map((byte) => parseInt(byte, 16))), { stream: true });
     }
+    /** What is held back of a character that never got complete, as the sign for that. */
+    rest() { return this.utf8.decode(); }
   }
 
   class TraceModel {
@@ -84,9 +99,7 @@
       const model = new TraceModel(trace.header);
       model.learn(trace.token_text, trace.token_bytes);
       for (const step of trace.steps) model.push(step);
-      model.finish = trace.finish;
-      model.check = trace.check;
-      model.answer = trace.text;
+      model.end(trace.finish, trace.check, trace.text);
       return model;
     }
 
@@ -95,11 +108,17 @@
     push(step) {
       const nodes = step.nodes;
       this.start.push(this.tokens.length);
-      for (const i of step.accepted) this.add(nodes.token[i], step.index, i, origin(nodes.source[i]));
+      for (const i of step.accepted) this.add(nodes.token[i], step.index, i, origin(source(step, i)));
       if (step.bonus !== null) this.add(step.bonus, step.index, null, { kind: "bonus", label: "target" });
       const before = this.seconds.length ? this.seconds[this.seconds.length - 1] : 0;
       this.steps.push(step);
       this.seconds.push(step.index === 0 ? 0 : before + TraceModel.ms(step) / 1000);
+    }
+
+    end(finish, check, answer) {
+      Object.assign(this, { finish, check, answer });
+      const last = this.tokens.at(-1);
+      if (last) last.text += this.decoder.rest();
     }
 
     add(id, step, node, { kind, label }) {
@@ -162,5 +181,5 @@
     return { state: "identical", at: n };
   }
 
-  Object.assign(RestViz, { TraceModel, compare, origin, visible, method, stores, pruned, verified, stages, DATASTORE, CONTEXT, MODEL });
+  Object.assign(RestViz, { TraceModel, compare, origin, visible, method, stores, pruned, verified, stages, retrieved, dropped, source, DATASTORE, CONTEXT, MODEL });
 })((globalThis.RestViz = globalThis.RestViz || {}));

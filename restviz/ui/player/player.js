@@ -37,14 +37,14 @@
       this.latencies = [];
       this.unseen = [];
       this.verdict = new RestViz.Verdict(v.verdict);
-      this.answer = new RestViz.AnswerView(v.answer, { onStep: (i) => this.seek(i), onHover: (token) => this.pointToken(token) });
+      this.answer = new RestViz.AnswerView(v.answer, { onStep: (i) => this.seek(i), onHover: (token, byKey) => this.pointToken(token, byKey) });
       this.timeline = new RestViz.Timeline(v.timeline, { onSeek: (i) => this.seek(i) });
       this.stage = "verify";
       this.stageButtons = Object.fromEntries(Object.entries(RestViz.STAGES).map(([name, { label }], i) => [name, el("button", {
         type: "button", class: "rv-stage", role: "radio", title: `${label} (${i + 1})`, on: { click: () => this.show(name) },
       }, el("span", { text: `${i + 1} ${label}` }), el("span", { class: "rv-stage-count" }))]));
       v.stages.append(...Object.values(this.stageButtons));
-      this.tree = new RestViz.TreeView(v.tree, { onPoint: (node) => this.pointNode(node) });
+      this.tree = new RestViz.TreeView(v.tree, { onPoint: (node, byKey) => this.pointNode(node, byKey) });
       this.mask = new RestViz.MaskView(v.mask, { onPoint: (node) => this.pointNode(node) });
       this.list = new RestViz.ListView(v.list, { onPoint: (node) => this.pointNode(node) });
       this.inspector = new RestViz.Inspector(v.inspector, places);
@@ -52,7 +52,7 @@
       this.compare = new RestViz.Compare(v.compare, { onChoose: (model) => this.look(model) });
       this.keep = new RestViz.Keep(v.keep, this, template, link);
       this.keep.show();
-      this.whatIf = new RestViz.WhatIf(v.whatIf, { ask: whatIf, fields, isLive: () => this.live });
+      this.whatIf = new RestViz.WhatIf(v.whatIf, { ask: whatIf, places, fields, charts: this.charts, isLive: () => this.live });
       this.theme();
       Promise.resolve(plotly).then((loaded) => loaded && this.charts.attach(loaded));
       v.first.addEventListener("click", () => this.seek(0));
@@ -88,8 +88,8 @@
     start(header, { role = "run", text = {}, bytes = {} } = {}) {
       const model = new TraceModel(header);
       model.learn(text, bytes);
-      this.begin(model, role);
       this.live = this.charts.live = true;
+      this.begin(model, role);
       return model;
     }
 
@@ -144,11 +144,9 @@
     }
 
     finish(finish, check = null, answer = null) {
-      this.model.finish = finish;
-      this.model.answer = answer;
-      this.model.check = check;
-      this.live = this.charts.live = false;
-      this.charts.append();
+      this.model.end(finish, check, answer);
+      this.live = false;
+      this.charts.end();
       this.compare.draw(this.model);
       this.schedule();
     }
@@ -248,16 +246,18 @@
       const space = event.key === " ";
       if (typing && !(at.type === "checkbox" && !space)) return;
       if (space && at.closest?.("button, a, summary, [role=button]")) return;
-      const arrow = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      const arrow = { ArrowLeft: -1, ArrowRight: 1 }[event.key], box = at.closest?.(".rv-scroll");
+      if (arrow && box && box.scrollWidth > box.clientWidth) return; // they scroll a table that is wider than its box
       if (arrow && at.classList?.contains("rv-stage")) { // a radio group is one stop for Tab; its arrows choose
         const names = Object.keys(RestViz.STAGES), i = names.indexOf(this.stage) + arrow;
         if (names[i]) { this.show(names[i]); this.stageButtons[names[i]].focus(); }
         return event.preventDefault();
       }
-      if (event.key === "ArrowLeft") this.seek(this.current - 1);
-      else if (event.key === "ArrowRight") this.seek(this.current + 1);
-      else if (event.key === "Home") this.seek(0);
-      else if (event.key === "End") this.seek(Infinity);
+      const to = { ArrowLeft: this.current - 1, ArrowRight: this.current + 1, Home: 0, End: Infinity }[event.key];
+      if (to !== undefined) {
+        this.seek(to);
+        if (!this.live && !range) this.say(`${this.view.where.textContent}. ${this.view.why.textContent}`); // the range speaks for itself
+      }
       else if (space) this.toggle();
       else if (this.stagesShown && /^[1-5]$/.test(event.key)) this.show(Object.keys(RestViz.STAGES)[event.key - 1]);
       else return;
@@ -283,6 +283,8 @@
       if (!step) return;
       const match = Math.max(0, ...step.matches.map((match) => match.length));
       this.answer.show(current, match, this.live && this.follow);
+      if (this.pointed !== step) this.answer.highlight(-1); // it was a token of another step
+      this.pointed = step;
       this.timeline.show(current, `step ${current}, ${RestViz.plural(model.emitted(current), "token")}`);
       v.treeTitle.textContent = step.index === 0 ? "Step 0" : `Step ${step.index}: why this tree`;
       const counts = RestViz.stages(step), stage = counts ? this.stage : "verify";
@@ -326,21 +328,27 @@
 
     /* ---- text, tree and timeline point at each other ---- */
 
-    pointNode(node) {
+    pointNode(node, byKey = false) {
       const { model, current } = this, step = model.steps[current];
       for (const view of [this.tree, this.mask, this.list]) view.point(node);
       this.inspector.node(model, step, node);
+      if (byKey) this.say(this.inspector.summary);
       const first = model.start[current];
       const k = node === -1 ? first + step.accepted.length : step.accepted.indexOf(node);
       this.answer.highlight(node === -1 ? k : k >= 0 ? first + k : -1);
     }
 
-    pointToken(token) {
+    /** A token of another step is told about as well; its node is in that step's tree. */
+    pointToken(token, byKey = false) {
       this.timeline.highlight(token ? token.step : -1);
-      if (!token || token.step !== this.current) return;
-      for (const view of [this.tree, this.mask, this.list]) view.point(token.node ?? -1);
-      this.inspector.node(this.model, this.model.steps[this.current], token.node ?? -1);
+      if (!token) return;
+      const node = token.node ?? -1, here = token.step === this.current;
+      for (const view of [this.tree, this.mask, this.list]) view.point(here ? node : null);
+      this.inspector.node(this.model, this.model.steps[token.step], node, !here);
+      if (byKey) this.say(this.inspector.summary);
     }
+
+    say(text) { this.view.said.textContent = text; }
 
     destroy() {
       this.pause();

@@ -33,13 +33,14 @@
       const bar = svg("g", { class: i > this.now ? "rv-bar later" : "rv-bar" });
       let y = 0;
       const block = (n, kind) => {
-        if (!n) return;
         bar.append(svg("rect", { x: i + 0.1, width: 0.8, y: -(y + n), height: n, class: "f-" + kind }));
         y += n;
       };
-      const first = model.start[i], n = model.emitted(i);
-      block(step.accepted.length, n && step.accepted.length ? model.tokens[first].kind : "datastore");
-      block(step.bonus === null ? 0 : 1, "bonus");
+      const tokens = model.tokens.slice(model.start[i], model.start[i] + model.emitted(i));
+      for (let from = 0, to; from < tokens.length; from = to) { // tokens of one origin are one block
+        for (to = from + 1; tokens[to]?.kind === tokens[from].kind;) to++;
+        block(to - from, tokens[from].kind);
+      }
       this.highest = Math.max(this.highest, y);
       this.bars.push(bar);
       this.svg.append(bar);

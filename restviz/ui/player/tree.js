@@ -9,13 +9,13 @@
   const FOOT = 44; // px under the tree that its buttons cover
 
   class TreeView {
-    /** @param onPoint(node|null) a node is pointed at or focused; -1 is the target's own token */
-    constructor(host, { onPoint }) {
+    /** @param onPoint(node|null, by key) a node is pointed at or focused; -1 is the target's own token */
+    constructor(host, { onPoint, name = "Draft tree" }) {
       this.onPoint = onPoint;
       this.world = svg("g");
       this.svg = svg("svg", {
         class: "rv-svg", tabindex: 0, role: "group",
-        "aria-label": "Draft tree. Up and down arrows visit its nodes, Enter unfolds one, plus and minus zoom, 0 fits.",
+        "aria-label": name + ". Up and down arrows visit its nodes, Enter unfolds one, plus and minus zoom, 0 fits.",
       }, this.world);
       const button = (text, label, action) =>
         el("button", { type: "button", class: "rv-icon", title: label, "aria-label": label, text, on: { click: action } });
@@ -86,7 +86,7 @@
 
     box(box, step) {
       const { x, y, width, height, kind } = box;
-      const source = box.node > 0 ? RestViz.origin(step.nodes.source[box.node] & RestViz.STAGES[this.stage].origins).kind : "";
+      const source = box.node > 0 ? RestViz.originAt(step, box.node, this.stage).kind : "";
       const group = svg("g", {
         class: `rv-node n-${kind} s-${source}${box.chain.length > 1 ? " folded" : ""}`, "data-node": box.node, role: "img",
         "aria-label": `${box.label}, ${RestViz.FATES[kind].label}${box.note ? ", " + box.note : ""}`,
@@ -204,9 +204,9 @@
       this.choose(node);
     }
 
-    choose(node) {
+    choose(node, byKey = false) {
       this.point(node);
-      this.onPoint(node);
+      this.onPoint(node, byKey);
     }
 
     key(event) {
@@ -218,7 +218,7 @@
       else if ((key === "ArrowDown" || key === "ArrowUp") && this.shape) {
         const order = this.shape.boxes, now = order.findIndex((box) => box.node === this.selected);
         const next = order[Math.min(order.length - 1, Math.max(0, now + (key === "ArrowDown" ? 1 : -1)))];
-        this.choose(next.node);
+        this.choose(next.node, true);
         this.follow(next);
       } else return;
       event.preventDefault();

@@ -13,7 +13,8 @@
     accepted: { label: "accepted", text: "the target would have written exactly this token: it is kept" },
     declined: { label: "rejected", text: "the target looked here and wanted another token" },
     unreached: { label: "rejected, not reached", text: "verified in the same forward, but an earlier token of its path was refused" },
-    pruned_budget: { label: "pruned: budget", text: "proposed, but less likely than the nodes that fit the budget; never verified" },
+    pruned_budget: { label: "pruned: budget", text: "found, but less often than the nodes that fit the budget; never verified" },
+    pruned_cap: { label: "pruned: cap", text: "in the fused tree, but less likely than the nodes that fit its cap; never verified" },
     pruned_first_token: { label: "pruned: first token", text: "its first token is not among the draft model's choices; never verified" },
     plain: { label: "drafted", text: "proposed; the target has not seen it at this stage" },
     bonus: { label: "target's own token", text: "what the target writes after the accepted path: every step yields at least this one" },
@@ -29,12 +30,18 @@
 
   /* The stages of RASD's drafting that a step can be looked at in; every other method has the last one only. */
   const STAGES = {
-    retrieve: { label: "Retrieve", of: "share of the continuations that were found", origins: 3, shows: (flags, fate) => flags & 3 && fate !== "pruned_budget", kind: () => "plain" },
-    prune: { label: "Prune", of: "share of the continuations that were found", origins: 3, shows: (flags, fate) => flags & 3 && fate !== "pruned_budget", kind: (fate) => (fate === "pruned_first_token" ? fate : "plain") },
-    draft: { label: "Draft", of: "the draft model's probability of the path", origins: 4, shows: (flags) => flags & 4, kind: () => "plain" },
-    fuse: { label: "Fuse", of: "the draft model's probability of the path, or the share of the continuations that were found", origins: 7, shows: (flags, fate) => !fate.startsWith("pruned"), kind: () => "plain" },
+    retrieve: { label: "Retrieve", of: "share of the continuations that were found", origins: 3, shows: RestViz.retrieved, kind: () => "plain" },
+    prune: { label: "Prune", of: "share of the continuations that were found", origins: 3, shows: RestViz.retrieved, kind: (step, i) => (RestViz.dropped(step).has(i) ? "pruned_first_token" : "plain") },
+    draft: { label: "Draft", of: "the draft model's probability of the path", origins: 4, shows: ({ nodes }, i) => nodes.source[i] & RestViz.MODEL, kind: () => "plain" },
+    fuse: { label: "Fuse", of: "the draft model's probability of the path, or the share of the continuations that were found", origins: 7, shows: ({ nodes }, i) => !nodes.fate[i].startsWith("pruned"), kind: () => "plain" },
     verify: { label: "Verify", of: "the target's probability of the token where it looked, else the draft's of the path", origins: 7 }, // origins: the flags that a node's colour tells at this stage
   };
+
+  /** What a node's colour tells of where it is from at a stage: later ones know what pruning dropped. */
+  function origin(step, i, stage) {
+    const pruning = stage === "retrieve" || stage === "prune";
+    return RestViz.origin((pruning ? step.nodes.source[i] : RestViz.source(step, i)) & STAGES[stage].origins);
+  }
 
   /** How likely a node is, 0 to 1, by the measure that `STAGES[stage].of` names. */
   function likely(step, i, stage) {
@@ -64,8 +71,8 @@
     const { nodes } = step;
     const n = nodes.token.length;
     const pruned = (i) => nodes.fate[i].startsWith("pruned");
-    const shown = STAGES[stage].shows ? (i) => STAGES[stage].shows(nodes.source[i], nodes.fate[i]) : (i) => showPruned || !pruned(i);
-    const kindOf = STAGES[stage].kind ? (i) => (i === 0 ? "root" : STAGES[stage].kind(nodes.fate[i])) : (i) => fate(step, i);
+    const shown = STAGES[stage].shows ? (i) => STAGES[stage].shows(step, i) : (i) => showPruned || !pruned(i);
+    const kindOf = STAGES[stage].kind ? (i) => (i === 0 ? "root" : STAGES[stage].kind(step, i)) : (i) => fate(step, i);
     const children = Array.from({ length: n }, () => []);
     for (let i = 1; i < n; i++) if (shown(i)) children[nodes.parent[i]].push(i);
     for (const list of children) list.sort((a, b) => pruned(a) - pruned(b) || nodes.count[b] - nodes.count[a] || (nodes.logp[b] ?? -1e9) - (nodes.logp[a] ?? -1e9) || a - b);
@@ -128,5 +135,5 @@
     };
   }
 
-  Object.assign(RestViz, { layout, fate, FATES, STAGES });
+  Object.assign(RestViz, { layout, fate, originAt: origin, likely, FATES, STAGES });
 })((globalThis.RestViz = globalThis.RestViz || {}));

@@ -106,7 +106,7 @@
         + "then you see every draft tree, what the target accepted from it, and the speedup as it happens. The sketches above are not results." }));
     v.from = el("p", { class: "rv-from", hidden: true });
     v.verdict = el("section", { class: "rv-verdict", "aria-label": "Result" });
-    v.answer = el("div", { class: "rv-answer", tabindex: 0, role: "group", "aria-label": "Answer, token by token" });
+    v.answer = el("div", { class: "rv-answer", tabindex: 0, role: "group", "aria-label": "Answer, token by token. Up and down arrows visit its tokens, Enter goes to a token's step." });
     v.first = icon("first", "First step", "Home");
     v.back = icon("back", "Step back", "←");
     v.play = icon("play", "Play", "Space");
@@ -146,8 +146,9 @@
     v.main = el("div", { class: "rv-main", hidden: true }, v.from, v.verdict, v.sticky, v.middle, v.charts, v.compare);
     v.keep = el("section", { class: "rv-keep", "aria-label": "Keep and open" });
     v.foot = el("footer", { class: "rv-foot" });
-    v.keys = el("p", { class: "rv-hint", text: "Keys: ← → step · space play · Home End · 1–5 stages of RASD · in the tree ↑ ↓ nodes, + − 0 zoom · drag to pan, Ctrl + wheel to zoom" });
-    host.replaceChildren(el("div", { class: "rv-lines" }, v.note, v.alert), v.empty, v.main, v.keep, v.keys, v.foot);
+    v.said = el("div", { class: "rv-said", role: "status" }); // what was reached by key, for screen readers
+    v.keys = el("p", { class: "rv-hint", text: "Keys: ← → step · space play · Home End · 1–5 stages of RASD · in the answer ↑ ↓ tokens, in the tree ↑ ↓ nodes, + − 0 zoom · drag to pan, Ctrl + wheel to zoom" });
+    host.replaceChildren(el("div", { class: "rv-lines" }, v.note, v.alert), v.empty, v.main, v.keep, v.keys, v.foot, v.said);
     v.keys.hidden = true;
     return v;
   }
