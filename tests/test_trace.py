@@ -58,6 +58,12 @@ def test_every_token_has_text(trace):
     assert ids <= trace.token_text.keys()
 
 
+def circle(nodes):
+    """Two nodes that are each other's parent."""
+    made = {name: [*values[:1], *values[:1] * 2] for name, values in nodes.items()}
+    return made | {"parent": [-1, 2, 1]}
+
+
 def test_unusable_files_are_refused_in_one_sentence(trace, tmp_path):
     whole = trace.save(tmp_path / "good.json").read_bytes()
     data = json.loads(whole)
@@ -70,6 +76,10 @@ def test_unusable_files_are_refused_in_one_sentence(trace, tmp_path):
         "flipped.json.gz": (b"\x1f\x8b" + b"\xff" * 200, "not a RestViz trace"),
         "nowhere.json": (
             json.dumps(data | {"steps": [data["steps"][0] | {"accepted": [99]}]}).encode(),
+            "damaged: steps",
+        ),
+        "circle.json": (
+            json.dumps(data | {"steps": [data["steps"][0] | {"nodes": circle(data["steps"][0]["nodes"])}]}).encode(),
             "damaged: steps",
         ),
         "other.json": (b"[1, 2]", "no header with a schema version"),
