@@ -1,7 +1,7 @@
 """Screenshots of the running app for the README and for looking at: `python tests/browser/shots.py [tokens]`.
 
 Writes out/readme.png, out/desktop.png, out/desktop-dark.png, out/phone.png, out/first.png, out/compare.png,
-out/views.png, out/charts.png and one picture for each stage of RASD.  Starts the real app and runs
+out/views.png, out/charts.png, out/whatif.png and one picture for each stage of RASD.  Starts the real app and runs
 the first example once in each view.
 """
 
@@ -77,6 +77,11 @@ def main(tokens: str) -> None:
             page.locator("[data-chart=costs]").scroll_into_view_if_needed()
             page.wait_for_timeout(1000)
             page.locator(".rv-charts").screenshot(path=OUT / "charts.png")
+            page.get_by_text("What if…").click()
+            page.get_by_role("button", name="Sweep", exact=True).click()
+            page.wait_for_selector("button:text-is('Sweep'):not([disabled])", timeout=MINUTES)
+            page.wait_for_timeout(1000)
+            page.locator(".rv-whatif").screenshot(path=OUT / "whatif.png")
             for name, width, height, dark in (("desktop-dark", 1440, 900, True), ("phone", 390, 844, False)):
                 page = open_page(browser, app.url, width, height, dark)
                 run(page, tokens)

@@ -83,7 +83,7 @@ def test_what_if_answers_for_a_recorded_run(app, tab):
     tab.get_by_text("What if…").click()
     tab.wait_for_selector(".rv-told strong", timeout=SOON)
     assert "it was the same" in tab.locator(".rv-told").inner_text(), "nothing was changed yet"
-    tab.locator(".rv-fields").get_by_label("Datastores").select_option("answers")
+    tab.locator(".rv-fields").get_by_label("python-code").uncheck()
     tab.wait_for_function(r"/of \d+ nodes; it was \d/.test(document.querySelector('.rv-told').innerText)", timeout=SOON)
     assert "accepted of" in tab.locator(".rv-told").inner_text()
     node = model(tab, "m.steps[p.current].nodes.source.findIndex(flags => flags & 1)")
@@ -169,7 +169,7 @@ def test_stepping_scrubbing_and_hovering_after_a_run(page):
     big = model(page, "m.steps.findIndex(s => s.nodes.token.length > 5)")
     page.evaluate(f"RestViz.player.seek({big})")
     page.locator(".rv-tree [data-node='1']").hover()
-    assert "fate" in page.locator(".rv-inspector").inner_text()
+    assert "fate" in page.locator(".rv-split .rv-inspector").inner_text()
     page.locator("#rv-prompt textarea").focus()
     at = model(page, "p.current")
     page.keyboard.press("ArrowLeft")

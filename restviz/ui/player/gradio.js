@@ -111,7 +111,8 @@
         if (state.error) player.fail(state.error);
         else {
           if (!told) player.note(state.note);
-          if (!state.ready) setTimeout(engine, 700);
+          if (state.ready) player.whatIf.refresh(); // it may have been asked before there was anyone to answer
+          else setTimeout(engine, 700);
         }
       } catch { setTimeout(engine, 3000); }
     }
