@@ -54,7 +54,7 @@ def print_summary(trace: Trace, file: TextIO) -> None:
 
 def tokens_with_source(step: Step) -> list[tuple[int, Source]]:
     """The tokens that the step added to the text, each with where its draft came from (NONE: not drafted)."""
-    drafted = [(step.nodes.token[node], Source(step.nodes.source[node])) for node in step.accepted]
+    drafted = [(step.nodes.token[node], Source(step.origin(node))) for node in step.accepted]
     return drafted + ([] if step.bonus is None else [(step.bonus, Source.NONE)])
 
 

@@ -19,6 +19,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from restviz.errors import RestvizError
+from restviz.tree import Source
 
 SCHEMA_VERSION = 2
 
@@ -135,6 +136,16 @@ class Step(Record):
             raise ValueError("the nodes are not in level order")
         return self
 
+    def origin(self, node: int) -> int:
+        """Flags of the trees that brought a node to where it is: `source`, less the retrievers' when RASD pruned their
+        branch and the draft model's own tree kept the node."""
+        source, first = self.nodes.source[node], self.first
+        if first is None or not source & Source.MODEL:
+            return source
+        branch = self.nodes.path(node)[:1]
+        dropped = any(test.rank > first.k for test in first.tested if [test.node] == branch)
+        return int(Source.MODEL) if dropped else source
+
     @property
     def emitted(self) -> list[int]:
         """Token ids that this step added to the text."""
@@ -245,8 +256,11 @@ class Trace(Record):
         return mine[:short] != theirs[:short] or (len(mine) != len(theirs) and not cut)
 
     @classmethod
-    def of_tokens(cls, header: Header, tokens: list[int]) -> Trace:
-        """A trace that knows no more of a run than its text: one step, whose accepted path is the answer."""
+    def of_tokens(cls, header: Header, tokens: list[int], choices: list[dict[str, list]] | None = None) -> Trace:
+        """A trace that knows no more of a run than its text: one step, whose accepted path is the answer.
+
+        `choices`: the `token` and `p` of the target's look before each token of the answer, if they are known.
+        """
         n = len(tokens)
         nodes = Nodes(
             token=[header.prompt_ids[-1], *tokens],
@@ -258,7 +272,15 @@ class Trace(Record):
             fate=["root", *["accepted"] * n],
         )
         position = len(header.prompt_ids) - 1
-        step = Step(index=0, position=position, nodes=nodes, accepted=list(range(1, n + 1)), bonus=None, times=Times())
+        step = Step(
+            index=0,
+            position=position,
+            nodes=nodes,
+            accepted=list(range(1, n + 1)),
+            bonus=None,
+            looks=[Look(node=i, token=look["token"], p=look["p"]) for i, look in enumerate(choices or [])],
+            times=Times(),
+        )
         return cls(header=header, steps=[step])
 
     def show(self, baseline: Trace | None = None, height: int = 900) -> None:

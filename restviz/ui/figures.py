@@ -88,7 +88,7 @@ def tokens_of_a_step(trace: Trace) -> go.Figure:
 def accepted_by_depth(trace: Trace) -> go.Figure:
     """For each depth of the draft tree the share of steps whose token there was accepted, by the token's origin."""
     steps = trace.steps[1:]
-    origins = [[_origin(step.nodes.source[node]) for node in step.accepted] for step in steps]
+    origins = [[_origin(step.origin(node)) for node in step.accepted] for step in steps]
     x = list(range(1, max(map(len, origins), default=0) + 1))
     figure = go.Figure()
     for origin, (colour, pattern) in ORIGINS.items():

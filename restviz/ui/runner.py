@@ -206,14 +206,20 @@ class Runner:
     # can be asked about like one that was just made.
 
     def what_if(
-        self, header: dict[str, Any], tokens: list[int], changes: dict[str, Any], position: int | None = None
+        self,
+        header: dict[str, Any],
+        tokens: list[int],
+        changes: dict[str, Any],
+        position: int | None = None,
+        choices: list[dict[str, list]] | None = None,
     ) -> str:
         """The step at `position` with other drafting parameters; without a position what the whole run would gain.
 
-        `header` is the run's and `tokens` its answer.  Gives `step` with `text` and `bytes` as in messages, or `M` and
+        `header` is the run's, `tokens` its answer, and `choices` the target's looks before each of them, if known.
+        Gives `step` with `text` and `bytes` as in messages and the `datastores` that its flags number, or `M` and
         `forwards`, or an `error`.
         """
-        return self._answer(self._what_if, header, tokens, changes, position)
+        return self._answer(self._what_if, header, tokens, changes, position, choices)
 
     def places(self, header: dict[str, Any], tokens: list[int], step: dict[str, Any], node: int) -> str:
         """`places` in the datastores that a node of a step is from, or an `error`; `tokens`: the answer before it."""
@@ -234,19 +240,26 @@ class Runner:
                 log.exception("a question about a run failed")
             return json.dumps({"error": self.sentence(error)})
 
-    def _asked(self, header: dict[str, Any], tokens: list[int]) -> tuple[Any, Trace]:
+    def _asked(
+        self, header: dict[str, Any], tokens: list[int], choices: list[dict[str, list]] | None = None
+    ) -> tuple[Any, Trace]:
         """The engine, and the run that a question is about.  Raises RestvizError or ValidationError."""
         if not self.engine.done():
             raise RestvizError("The model is still loading: ask again in a moment.")
         engine = self.engine.result()
-        trace = Trace.of_tokens(Header.model_validate(header), tokens)
+        trace = Trace.of_tokens(Header.model_validate(header), tokens, choices and choices[: len(tokens)])
         info, ids = engine.target.info, [*trace.header.prompt_ids, *trace.tokens]
         if len(ids) > info.context_window or not all(0 <= token < info.vocab_size for token in ids):
             raise RestvizError(f"This run cannot be asked about: its text is none that {info.name} can read.")
         return engine, trace
 
     def _what_if(
-        self, header: dict[str, Any], tokens: list[int], changes: dict[str, Any], position: int | None
+        self,
+        header: dict[str, Any],
+        tokens: list[int],
+        changes: dict[str, Any],
+        position: int | None,
+        choices: list[dict[str, list]] | None,
     ) -> dict[str, Any]:
         busy = RestvizError("The model is busy with a run: ask again when it has ended.")
 
@@ -258,8 +271,9 @@ class Runner:
 
         if self.turn.locked():
             raise busy
-        engine, trace = self._asked(header, tokens)
-        steps = unless_busy(engine.replay(trace, recorded_settings(trace).but(**changes), position))
+        engine, trace = self._asked(header, tokens, choices)
+        settings = recorded_settings(trace).but(**changes)
+        steps = unless_busy(engine.replay(trace, settings, position))
         if position is None:
             emitted = [len(step.emitted) for step in steps]
             return {"M": sum(emitted) / max(len(emitted), 1), "forwards": len(emitted)}
@@ -269,6 +283,7 @@ class Runner:
             "step": json.loads(step.model_dump_json()),
             "text": {i: text.text(i) for i in ids},
             "bytes": {i: text.bytes(i).hex() for i in ids if not text.whole(i)},
+            "datastores": [store.model_dump() for store in METHODS[settings.method].make(settings, engine).datastores],
         }
 
     # -- a run ---------------------------------------------------------------------------------------------------

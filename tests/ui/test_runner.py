@@ -436,7 +436,7 @@ def test_a_sweep_ends_when_a_run_begins(tiny_engine, monkeypatch):
         for step in type(tiny_engine).replay(tiny_engine, *question):
             drafted.append(step.index)
             if step.index == 2:
-                asyncio.run(runner.turn.acquire())
+                play(runner.turn.acquire())
             yield step
 
     monkeypatch.setattr(tiny_engine, "replay", replay)

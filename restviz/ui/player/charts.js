@@ -105,7 +105,7 @@
       const c = (this.c = this.colours()), { run, baseline } = this;
       this.drawn = { race: 0, base: 0, tokens: 0, times: 0 };
       this.summed = null;
-      this.lined = undefined;
+      this.tokens.lined = this.times.lined = undefined;
       this.curves?.();
       const line = (name, colour, dash) => ({
         x: [0], y: [0], name, mode: "lines", line: { color: colour, width: 2.5, dash, shape: "linear" },
@@ -234,12 +234,15 @@
 
     line() {
       const i = this.current;
-      if (i === undefined || (i === this.lined && !this.unseen.size)) return;
-      this.lined = i;
+      if (i === undefined) return;
       const shapes = [{
         type: "line", xref: "x", yref: "paper", x0: i, x1: i, y0: 0, y1: 1, line: { color: this.c.ink, width: 1, dash: "dot" },
       }];
-      for (const plot of [this.tokens, this.times]) if (!this.unseen.has(plot)) this.plotly.relayout(plot, { shapes });
+      for (const plot of [this.tokens, this.times]) {
+        if (this.unseen.has(plot) || plot.lined === i) continue;
+        plot.lined = i;
+        this.plotly.relayout(plot, { shapes });
+      }
     }
   }
 

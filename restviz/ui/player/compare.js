@@ -2,14 +2,11 @@
    Runs with the same method and parameters are repeats: the last is the one to look at, all make the spread. */
 (function (RestViz) {
   "use strict";
-  const { el, count, plural } = RestViz;
+  const { el, count, plural, whole } = RestViz;
 
   const TAIL = 90; // characters of text shown in a lane
 
   const key = ({ header }) => JSON.stringify([header.method, header.parameters, header.prompt_ids]);
-
-  /** Whether a run came to its own end: a shorter text is no repeat, and nothing to compare with. */
-  const whole = ({ finish }) => Boolean(finish) && !["stopped", "failed"].includes(finish.reason);
 
   class Compare {
     /** @param onChoose(model) a run is to be looked at */
@@ -65,7 +62,7 @@
         this.next = null;
       }
       for (const model of this.models) this.measured(model);
-      const baseline = this.models[0], done = this.models.filter((model) => model.finish);
+      const baseline = this.baseline, done = this.models.filter((model) => model.finish);
       this.host.hidden = done.length < 2;
       if (this.host.hidden) return;
       this.shown = done;
@@ -73,6 +70,9 @@
       this.lanes.replaceChildren(...done.map((model) => this.lane(model)));
       this.show();
     }
+
+    /** What the others are compared with; null where only runs with drafts were opened. */
+    get baseline() { return this.models[0]?.isBaseline ? this.models[0] : null; }
 
     /** A run that is over counts once as a repeat; one that was stopped is another, shorter text. */
     measured(model) {
@@ -98,12 +98,12 @@
     }
 
     row(model, baseline, here) {
-      const own = model === baseline, state = own ? null : RestViz.compare(model, baseline).state;
-      const { middle: speed, n } = this.spread(model), again = this.spread(baseline).n;
-      const ratio = speed / (n * again > 1 ? this.spread(baseline).middle : baseline.speedOf(model.tokens.length));
+      const own = model === baseline, state = own ? "baseline" : baseline ? RestViz.compare(model, baseline).state : "none";
+      const { middle: speed, n } = this.spread(model), again = baseline ? this.spread(baseline) : null;
+      const ratio = again && speed / (n * again.n > 1 ? again.middle : baseline.speedOf(model.tokens.length));
       const drafting = model.steps.slice(1).map(({ times: t }) => t.retrieve + t.draft + t.fuse).sort((a, b) => a - b);
       const middle = drafting.length ? drafting[Math.floor(drafting.length / 2)] : 0;
-      const text = own ? "baseline" : state === "identical" ? "✓ identical" : state === "stopped" ? "✓ identical so far" : "≠ differs";
+      const text = { baseline: "baseline", none: "–", identical: "✓ identical", stopped: "✓ identical so far" }[state] ?? "≠ differs";
       const choose = el("button", { type: "button", class: "rv-link", text: this.name(model), "aria-pressed": String(here), on: { click: () => this.onChoose(model) } });
       return el("tr", { class: here ? "here" : "" }, el("th", { scope: "row" }, choose),
         el("td", { text: speed.toFixed(1) + (n > 1 ? ` (${n} runs)` : "") }), this.bar(model),

@@ -13,6 +13,9 @@
     });
   }
 
+  /** The target's look before each token of the answer. */
+  const looks = (model) => model.steps.flatMap((step) => step.looks.map(({ token, p }) => ({ token, p })));
+
   const ids = (model) => model.tokens.map((token) => token.id);
 
   function answer(text) {
@@ -42,7 +45,7 @@
       plotly: loadScript(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
       isDark: () => document.body.classList.contains("dark"),
       fields,
-      whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position])),
+      whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position, looks(model)])),
       places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
       template: new URL(base + "export.html", document.baseURI).href,
       link: location.origin + location.pathname,
@@ -51,8 +54,12 @@
     RestViz.player = player; // one a page; tests read it
     const models = new Map(); // run id -> TraceModel
 
+    let last = null; // id of the run that came last
+
     async function steps(message) {
       let model = models.get(message.run);
+      if (!model && last && !models.get(last).finish) await steps({ run: last, from: Infinity, steps: [] }); // its end was dropped
+      last = message.run;
       const have = model ? model.steps.length : 0;
       if (!model ? message.from > 0 || !message.header : message.from > have) {
         Object.assign(message, JSON.parse(await server.steps([message.run, have])));
@@ -78,11 +85,10 @@
       return models.get(id);
     }
 
-    let queue = Promise.resolve(), told = false; // told: a run has something to say, which loading must not overwrite
+    let queue = Promise.resolve();
     const listen = () => {
       const message = JSON.parse(props.value);
       if (message.n === undefined) return; // nothing was said yet
-      told = true;
       queue = queue.then(async () => {
         if (message.run) await steps(message);
         if (message.note !== undefined) player.note(message.note, message.busy);
@@ -104,13 +110,15 @@
     }
     first();
 
+    let loading = ""; // what was said of it last
     async function engine() {
       try {
         const state = JSON.parse(await server.engine(0));
         player.foot(state.footer);
         if (state.error) player.fail(state.error);
         else {
-          if (!told) player.note(state.note);
+          const now = player.view.note.textContent;
+          if (now === "" || now === loading) player.note((loading = state.note)); // a run may have something else to say
           if (state.ready) player.whatIf.refresh(); // it may have been asked before there was anyone to answer
           else setTimeout(engine, 700);
         }

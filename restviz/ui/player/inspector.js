@@ -71,7 +71,7 @@
     step(model, step, stage = "verify") {
       clearTimeout(this.timer);
       const t = step.times;
-      const rows = [["tokens out", String(model.emitted(step.index))]];
+      const rows = [["tokens out", String(step.accepted.length + (step.bonus === null ? 0 : 1))]];
       for (const match of step.matches) {
         rows.push([step.matches.length > 1 ? match.retriever : "match length", plural(match.length, "token")],
           ["hits", count(match.hits) + (match.sampled < match.hits ? ` (${count(match.sampled)} read)` : "")]);
@@ -109,7 +109,8 @@
       rows.push(["token id", String(token)]);
       const reason = this.reason(model, step, node, kind), where = elsewhere ? `of step ${step.index}` : "";
       const parts = [el("h3", {}, quote(model.label(token)), where && el("span", { class: "rv-small", text: " " + where })), el("p", { class: "rv-hint", text: reason }), this.list(rows)];
-      this.summary = [quote(model.label(token)), where, RestViz.FATES[kind].label + ".", reason].filter(Boolean).join(" ");
+      const from = own || node === 0 ? "" : `, from ${RestViz.origin(RestViz.source(step, node)).label}`;
+      this.summary = [quote(model.label(token)), where, RestViz.FATES[kind].label + from + ".", reason].filter(Boolean).join(" ");
       const look = step.looks.find((look) => look.node === (node === 0 ? 0 : parent));
       if (look) parts.push(this.choices(model, look, token, model.label(nodes.token[look.node])));
       clearTimeout(this.timer);
@@ -164,7 +165,8 @@
         return `Rejected: after ${label(parent)} the target gives it ${percent(nodes.target_p[node] ?? 0)}, and ${model.header.parameters.temperature > 0 ? "drew another token; its likeliest was" : "wanted"} ${wanted}.`;
       }
       if (kind === "unreached") {
-        const refused = model.path(step, node).find((i) => nodes.fate[i] !== "accepted");
+        const refused = model.path(step, node).find((i) => RestViz.fate(step, i) === "declined");
+        if (refused === undefined) return "Verified in the same forward, but not reached: the answer ended before it.";
         return `Verified in the same forward, but not reached: ${label(refused)} before it was refused.`;
       }
       if (kind === "pruned_budget" || kind === "pruned_cap") return this.overBudget(model, step, node);

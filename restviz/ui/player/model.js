@@ -169,6 +169,9 @@
     }
   }
 
+  /** Whether a run came to its own end: a shorter text is no repeat, and nothing to compare with. */
+  const whole = ({ finish }) => Boolean(finish) && !["stopped", "failed"].includes(finish.reason);
+
   /** Token-by-token comparison of two runs: where they part, if they do, and whether one is simply not finished. */
   function compare(run, baseline) {
     const n = Math.min(run.tokens.length, baseline.tokens.length);
@@ -176,10 +179,10 @@
       if (run.tokens[i].id !== baseline.tokens[i].id) return { state: "differs", at: i };
     }
     if (!run.finish) return { state: "running", at: n };
-    if (run.finish.reason === "stopped") return { state: "stopped", at: n };
+    if (!whole(run) || !whole(baseline)) return { state: "stopped", at: n };
     if (run.tokens.length !== baseline.tokens.length) return { state: "length", at: n };
     return { state: "identical", at: n };
   }
 
-  Object.assign(RestViz, { TraceModel, compare, origin, visible, method, stores, pruned, verified, stages, retrieved, dropped, source, DATASTORE, CONTEXT, MODEL });
+  Object.assign(RestViz, { TraceModel, compare, whole, origin, visible, method, stores, pruned, verified, stages, retrieved, dropped, source, DATASTORE, CONTEXT, MODEL });
 })((globalThis.RestViz = globalThis.RestViz || {}));

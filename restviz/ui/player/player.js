@@ -102,6 +102,7 @@
     /** Show a run that is there already, from its first step on. */
     look(model) {
       if (this.live) return;
+      if (this.compare.baseline) this.models.baseline = this.compare.baseline; // one that was stopped may have come after it
       this.begin(model, model === this.models.baseline ? "baseline" : "run");
       this.seek(0);
       this.compare.draw(model);

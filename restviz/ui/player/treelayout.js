@@ -25,6 +25,7 @@
     const given = step.nodes.fate[i];
     if (given !== "rejected") return given;
     const parent = step.nodes.parent[i];
+    if (step.bonus === null && parent === (step.accepted.at(-1) ?? 0)) return "unreached"; // the answer ended at its parent
     return parent === 0 || step.nodes.fate[parent] === "accepted" ? "declined" : "unreached";
   }
 
@@ -43,11 +44,14 @@
     return RestViz.origin((pruning ? step.nodes.source[i] : RestViz.source(step, i)) & STAGES[stage].origins);
   }
 
+  /** Whether a node is in the tree for the draft model alone: the retrieved branch was pruned. */
+  const alone = (step, i, stage) => stage !== "retrieve" && stage !== "prune" && step.nodes.source[i] & RestViz.MODEL && RestViz.dropped(step).has(i);
+
   /** How likely a node is, 0 to 1, by the measure that `STAGES[stage].of` names. */
   function likely(step, i, stage) {
     const { count, logp, target_p } = step.nodes;
     if (stage === "verify" && target_p[i] !== null) return target_p[i];
-    const share = count[0] ? count[i] / count[0] : 0, p = logp[i] === null ? 0 : Math.exp(logp[i]);
+    const share = count[0] && !alone(step, i, stage) ? count[i] / count[0] : 0, p = logp[i] === null ? 0 : Math.exp(logp[i]);
     return stage === "draft" ? p : stage === "retrieve" || stage === "prune" ? share : Math.max(p, share);
   }
 
@@ -55,7 +59,7 @@
   function remark(step, i, stage) {
     const { count, parent, logp } = step.nodes;
     // A count is written where it changes: along a chain it would only repeat its parent's.
-    const times = i > 0 && count[i] > 0 && (parent[i] === 0 || count[i] !== count[parent[i]]) ? "×" + RestViz.count(count[i]) : "";
+    const times = i > 0 && count[i] > 0 && !alone(step, i, stage) && (parent[i] === 0 || count[i] !== count[parent[i]]) ? "×" + RestViz.count(count[i]) : "";
     if (stage === "prune") {
       const tested = step.first.tested.find((test) => test.node === i);
       return tested ? "rank " + (tested.p > 0 ? RestViz.count(tested.rank) : "–") : "";

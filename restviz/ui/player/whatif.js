@@ -92,10 +92,11 @@
       this.said.textContent = "Drafting…";
       try {
         if (Object.values(changes).includes(null)) throw new Error("Choose at least one datastore.");
-        const { step: other, text, bytes } = await this.ask(model, changes, step.position);
+        const { step: other, text, bytes, datastores } = await this.ask(model, changes, step.position);
         if (late()) return;
         model.learn(text, bytes);
-        this.drafted = other;
+        this.drafted = { ...other, index: step.index };
+        this.as = Object.assign(Object.create(model), { header: { ...model.header, datastores } }); // which its flags number
         this.draw();
         const size = RestViz.verified, counts = RestViz.stages(other);
         this.said.replaceChildren(counts ? `${RestViz.flow(counts)}: ` : "", el("strong", { text: `${plural(other.accepted.length, "token")} accepted of ${plural(size(other), "node")}` }),
@@ -114,13 +115,13 @@
     draw() {
       if (!this.drafted || !this.panel.open) return;
       this.other.hidden = false;
-      this.tree.draw(this.model, this.drafted, this.showPruned, false, this.otherStage);
-      this.inspector.step(this.model, this.drafted, this.otherStage);
+      this.tree.draw(this.as, this.drafted, this.showPruned, false, this.otherStage);
+      this.inspector.step(this.as, this.drafted, this.otherStage);
     }
 
     point(node) {
       this.tree.point(node);
-      this.inspector.node(this.model, this.drafted, node);
+      this.inspector.node(this.as, this.drafted, node);
     }
 
     /** What cannot be, with the labels that people see in place of the settings' names. */
