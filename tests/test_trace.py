@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
 from restviz.settings import Settings
 from restviz.trace import Trace, TraceError
+from restviz.tree import Source
 
 
 @pytest.fixture
@@ -107,3 +110,14 @@ def test_a_trace_of_version_1_opens(trace, tmp_path):
     (tmp_path / "old.json").write_text(json.dumps(raw))
     with pytest.raises(TraceError, match="damaged"):
         Trace.load(tmp_path / "old.json")
+
+
+def test_a_node_whose_retrieved_branch_was_pruned_is_the_draft_models_alone():
+    sys.path.insert(0, str(Path(__file__).parent / "browser"))
+    from made import rasd_trace
+
+    step = rasd_trace().steps[1]
+    assert [step.origin(node) for node in step.accepted] == [step.nodes.source[node] for node in step.accepted]
+    step.first.k, step.first.tested[0].rank = 1, 2
+    assert [step.origin(node) for node in step.accepted[:2]] == [Source.MODEL, Source.MODEL]
+    assert step.origin(step.accepted[2]) == step.nodes.source[step.accepted[2]]

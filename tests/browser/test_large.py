@@ -12,6 +12,7 @@ from made import header, nodes
 
 from restviz.trace import Finish, Look, Match, Step, Times, Trace
 from restviz.tree import from_paths
+from restviz.ui.export import PLOTLY
 
 STEPS, NODES, ACCEPTED = 400, 64, 4
 
@@ -46,6 +47,13 @@ def long_trace() -> Trace:
 @pytest.fixture(scope="module")
 def data() -> str:
     return long_trace().model_dump_json()
+
+
+@pytest.fixture
+def player(player):
+    player.add_script_tag(path=PLOTLY / "plotly.min.js")
+    player.evaluate("p.charts.attach(Plotly)")
+    return player
 
 
 def test_a_long_run_is_on_screen_soon_and_steps_fast(player, data):
@@ -94,9 +102,8 @@ def test_scrubbing_leaves_nothing_behind(player, data):
 
     def held():
         session.send("HeapProfiler.collectGarbage")
-        return player.evaluate("performance.memory.usedJSHeapSize"), player.evaluate(
-            "document.querySelectorAll('*').length"
-        )
+        heap = session.send("Runtime.getHeapUsage")["usedSize"]  # performance.memory is read only every 20 minutes
+        return heap, session.send("Memory.getDOMCounters")["nodes"]  # those that are nowhere on the page as well
 
     player.evaluate(scrub)  # the first round fills what is kept on purpose
     memory, elements = held()
@@ -104,5 +111,5 @@ def test_scrubbing_leaves_nothing_behind(player, data):
         player.evaluate(scrub)
     after, more = held()
     print(json.dumps({"MB": round(memory / 1e6, 1), "after 1,000 more steps": round(after / 1e6, 1)}))
-    assert more == elements
+    assert more < elements * 1.02 + 100
     assert after < memory * 1.1 + 1e6

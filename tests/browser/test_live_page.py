@@ -83,6 +83,15 @@ def test_what_if_answers_for_a_recorded_run(app, tab):
     tab.get_by_text("What if…").click()
     tab.wait_for_selector(".rv-told strong", timeout=SOON)
     assert "it was the same" in tab.locator(".rv-told").inner_text(), "nothing was changed yet"
+    step = model(tab, "m.steps[p.current]")
+    assert tab.locator(".rv-other .rv-inspector h3").first.inner_text() == f"Step {step['index']}"
+    accepted = model(tab, "p.whatIf.drafted.accepted")
+    tab.evaluate(f"RestViz.player.whatIf.point({accepted[0]})")
+    told = tab.locator(".rv-other .rv-inspector").inner_text()
+    assert "the target itself writes this token" in told, "its choices were sent along"
+    retrieved = model(tab, "p.whatIf.drafted.nodes.source.findIndex(flags => flags & 1)")
+    tab.evaluate(f"RestViz.player.whatIf.point({retrieved})")
+    tab.wait_for_selector(".rv-other .rv-places mark", timeout=SOON)
     tab.locator(".rv-fields").get_by_label("python-code").uncheck()
     tab.wait_for_function(r"/of \d+ nodes; it was \d/.test(document.querySelector('.rv-told').innerText)", timeout=SOON)
     assert "accepted of" in tab.locator(".rv-told").inner_text()

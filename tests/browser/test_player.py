@@ -139,7 +139,7 @@ def test_tokens_can_be_visited_by_key_and_are_told(loaded):
     assert loaded.locator(".rv-tok.hover").get_attribute("data-i") == str(first)
     said = loaded.locator(".rv-said").inner_text()
     assert said.startswith("“")
-    assert "accepted. Kept: after" in said
+    assert "accepted, from datastore. Kept: after" in said
     loaded.keyboard.press("ArrowUp")
     loaded.keyboard.press("Enter")
     assert loaded.evaluate("p.current") == 0
@@ -594,6 +594,40 @@ def test_a_baseline_that_was_stopped_takes_the_place_of_none(player):
     run_live(player, base, "baseline", steps=3, reason="stopped")
     rows = player.locator(".rv-compare tbody tr")
     assert [text.split("\t")[-1] for text in rows.all_inner_texts()] == ["baseline", "✓ identical"]
+
+
+def test_after_a_stopped_baseline_runs_are_still_compared_with_the_whole_one(player):
+    trace = rest_trace()
+    base = baseline_trace(trace.tokens)
+    run_live(player, base, "baseline")
+    run_live(player, trace)
+    run_live(player, base, "baseline", steps=3, reason="stopped")
+    player.locator(".rv-compare tbody button", has_text="REST").click()
+    assert player.locator(".rv-badge").get_attribute("data-state") == "identical"
+
+
+def test_without_a_baseline_runs_are_compared_with_nothing(player):
+    runs = [rest_trace().model_dump(mode="json"), rest_trace().model_dump(mode="json")]
+    runs[1]["header"]["method"] = "pld"
+    player.evaluate("([trace, other]) => p.open({ trace, baseline: null, others: [other] })", runs)
+    rows = player.locator(".rv-compare tbody tr")
+    assert [text.split("\t")[-1] for text in rows.all_inner_texts()] == ["–", "–"]
+    assert [rows.nth(i).locator("td").nth(2).inner_text() for i in range(2)] == ["–", "–"]
+
+
+def test_what_stands_after_the_last_token_was_not_refused(player):
+    trace = rasd_trace()
+    step = trace.steps[1]
+    step.accepted, step.bonus = step.accepted[:1], None  # the answer ends in a token that has children
+    for node in range(1, len(step.nodes.token)):
+        if step.nodes.fate[node] == "accepted" and node not in step.accepted:
+            step.nodes.fate[node] = "rejected"
+    load(player, trace)
+    seek(player, 1)
+    child = step.nodes.parent.index(step.accepted[0])
+    player.evaluate(f"p.pointNode({child})")
+    assert "the answer ended before it" in player.locator(".rv-inspector").inner_text()
+    assert player.locator(".rv-tree .n-declined").count() == 1, "beside the token that was accepted"
 
 
 def test_a_run_of_one_token_has_no_speedup_yet(player):

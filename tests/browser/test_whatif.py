@@ -31,7 +31,7 @@ def asked(player):
             if (changes.prune_k > 1000) throw new Error("prune_k cannot be that large.");
             await window.gate;
             if (position === null) return { M: 1 + (changes.prune_k ?? 10) / 10, forwards: 3 };
-            return { step: trace.steps[1], text: {}, bytes: {} };
+            return { step: trace.steps[1], text: {}, bytes: {}, datastores: [...trace.header.datastores] };
         };
         window.p = RestViz.createPlayer(host, { whatIf, fields });
         p.open({ trace, baseline: null });
@@ -128,6 +128,17 @@ def test_nodes_of_the_other_tree_are_told_about_as_well(asked):
     )
     asked.locator(".rv-whatif .rv-node").nth(1).hover()
     assert "path" in asked.locator(".rv-other .rv-inspector").inner_text()
+
+
+def test_the_other_trees_nodes_are_named_by_the_datastores_that_it_searched(asked):
+    asked.get_by_text("What if…").click()
+    asked.wait_for_selector(".rv-told strong")
+    node = asked.evaluate("p.model.steps[1].nodes.source.findIndex(flags => flags & (1 << 9))")
+    told = lambda: asked.evaluate(f"p.whatIf.point({node}), p.whatIf.details.innerText")  # noqa: E731
+    assert "(made)" in told(), "the second of the run's"
+    asked.evaluate("p.whatIf.as.header.datastores.reverse()")
+    assert "(other)" in told()
+    assert "(made)" in asked.evaluate(f"p.pointNode({node}), p.view.inspector.innerText"), "the run's are as they were"
 
 
 def test_an_answer_that_comes_late_says_nothing_of_another_step(asked):
