@@ -149,7 +149,7 @@
           if (this.model !== model) return;
           this.charts.curve(this.curve, points, field.label, now);
           const best = points.reduce((a, b) => (b[1] > (a?.[1] ?? 0) ? b : a), null);
-          this.summary.textContent = [best && `M is ${best[1].toFixed(2)} at best, where ${field.label} is ${best[0]}.`, ...refused].filter(Boolean).join(" ");
+          this.summary.textContent = [best && `M is ${best[1].toFixed(2)} ${points.every(([, M]) => M === best[1]) ? "for every value" : `at best, where ${field.label} is ${best[0]}`}.`, ...refused].filter(Boolean).join(" ");
         }
       } finally {
         this.go.disabled = false;
