@@ -167,12 +167,10 @@ def _first_step(draft: Draft) -> FirstStep | None:
     tree = draft.tree
     nodes = np.flatnonzero((tree.depth == 1) & (tree.source & (Source.DATASTORE | Source.CONTEXT) > 0))
     if draft.tested and len(nodes):
-        p = draft.first.of(tree.token[nodes])
+        ranks, p = draft.first.rank(tree.token[nodes]), draft.first.of(tree.token[nodes])
         step.tested = [
             Tested(node=node, rank=rank, p=round(value, 6))
-            for node, rank, value in zip(
-                nodes.tolist(), draft.first.rank(tree.token[nodes]).tolist(), p.tolist(), strict=True
-            )
+            for node, rank, value in zip(nodes.tolist(), ranks.tolist(), p.tolist(), strict=True)
         ]
     return step
 

@@ -54,19 +54,20 @@ class Distribution:
 
     def of(self, tokens: np.ndarray) -> np.ndarray:
         """float32[n]: probabilities of target ids; 0 for a token that is not in the draft model's vocabulary."""
-        if self.ids is None:
-            return self.p[tokens]
-        at = np.minimum(np.searchsorted(self.ids, tokens), len(self.ids) - 1)
-        return np.where(self.ids[at] == tokens, self.p[at], np.float32(0))
+        return self._look_up(self.p, tokens, np.float32(0))
 
     def rank(self, tokens: np.ndarray) -> np.ndarray:
         """int64[n]: places of target ids in the order of `top`, from 1 on; v + 1 for a token that is not in it."""
         place = np.empty(len(self.p), dtype=np.int64)
         place[np.argsort(-self.p, kind="stable")] = np.arange(1, len(self.p) + 1)
+        return self._look_up(place, tokens, len(place) + 1)
+
+    def _look_up(self, values: np.ndarray, tokens: np.ndarray, missing: float) -> np.ndarray:
+        """[n]: the entries of `values` for target ids; `missing` for a token that is not in the vocabulary."""
         if self.ids is None:
-            return place[tokens]
+            return values[tokens]
         at = np.minimum(np.searchsorted(self.ids, tokens), len(self.ids) - 1)
-        return np.where(self.ids[at] == tokens, place[at], len(self.p) + 1)
+        return np.where(self.ids[at] == tokens, values[at], missing)
 
 
 @dataclass

@@ -253,6 +253,10 @@ class Runner:
             raise RestvizError(f"This run cannot be asked about: its text is none that {info.name} can read.")
         return engine, trace
 
+    def _idle(self) -> None:
+        if self.turn.locked():
+            raise RestvizError("The model is busy with a run: ask again when it has ended.")
+
     def _what_if(
         self,
         header: dict[str, Any],
@@ -261,16 +265,12 @@ class Runner:
         position: int | None,
         choices: list[dict[str, list]] | None,
     ) -> dict[str, Any]:
-        busy = RestvizError("The model is busy with a run: ask again when it has ended.")
-
         def unless_busy(steps: Iterator[Step]) -> Iterator[Step]:
             for step in steps:
                 yield step
-                if self.turn.locked():  # a run has begun: what it measures must not share the processor
-                    raise busy
+                self._idle()  # a run may have begun: what it measures must not share the processor
 
-        if self.turn.locked():
-            raise busy
+        self._idle()
         engine, trace = self._asked(header, tokens, choices)
         settings = recorded_settings(trace).but(**changes)
         steps = unless_busy(engine.replay(trace, settings, position))

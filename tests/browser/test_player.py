@@ -586,24 +586,25 @@ def run_live(page, trace, role="run", steps=None, reason=None):
     )
 
 
-def test_a_baseline_that_was_stopped_takes_the_place_of_none(player):
+@pytest.fixture
+def stopped(player):
+    """A run and its baseline, which was measured again and stopped."""
     trace = rest_trace()
     base = baseline_trace(trace.tokens)
     run_live(player, base, "baseline")
     run_live(player, trace)
     run_live(player, base, "baseline", steps=3, reason="stopped")
-    rows = player.locator(".rv-compare tbody tr")
+    return player
+
+
+def test_a_baseline_that_was_stopped_takes_the_place_of_none(stopped):
+    rows = stopped.locator(".rv-compare tbody tr")
     assert [text.split("\t")[-1] for text in rows.all_inner_texts()] == ["baseline", "✓ identical"]
 
 
-def test_after_a_stopped_baseline_runs_are_still_compared_with_the_whole_one(player):
-    trace = rest_trace()
-    base = baseline_trace(trace.tokens)
-    run_live(player, base, "baseline")
-    run_live(player, trace)
-    run_live(player, base, "baseline", steps=3, reason="stopped")
-    player.locator(".rv-compare tbody button", has_text="REST").click()
-    assert player.locator(".rv-badge").get_attribute("data-state") == "identical"
+def test_after_a_stopped_baseline_runs_are_still_compared_with_the_whole_one(stopped):
+    stopped.locator(".rv-compare tbody button", has_text="REST").click()
+    assert stopped.locator(".rv-badge").get_attribute("data-state") == "identical"
 
 
 def test_without_a_baseline_runs_are_compared_with_nothing(player):

@@ -51,7 +51,7 @@
       plot.setAttribute("role", "img");
       plot.setAttribute("aria-label", `M by ${label}: ` + points.map(([x, y]) => `${x}: ${y.toFixed(2)}`).join(", "));
       if (!this.plotly) return;
-      const c = this.colours(), here = points.filter(([x]) => x === now);
+      const c = (this.c ??= this.colours()), here = points.filter(([x]) => x === now);
       const series = (name, some, more) => ({ x: some.map(([x]) => x), y: some.map(([, y]) => y), name, hovertemplate: "%{x}: %{y:.2f}<extra>" + name + "</extra>", ...more });
       this.plotly.react(plot, [
         series("M", points, { mode: "lines+markers", line: { color: c.run, width: 2 }, marker: { size: 6 } }),
@@ -63,7 +63,13 @@
     attach(plotly) {
       this.plotly = plotly;
       this.ready = false;
+      this.repaint();
+    }
+
+    /** Everything anew, in the colours of now. */
+    repaint() {
       this.redraw();
+      this.curves?.();
     }
 
     each(action) { [this.race, this.tokens, this.times, ...this.whole].filter((plot) => plot.data).forEach(action); }
@@ -87,7 +93,7 @@
     }
 
     axes(x, y, extra, upright) {
-      const c = this.colours();
+      const c = this.c;
       const axis = { gridcolor: c.grid, zeroline: false, linecolor: c.grid, ticks: "", automargin: true };
       return {
         margin: { l: 44, r: 10, t: 24, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -106,7 +112,6 @@
       this.drawn = { race: 0, base: 0, tokens: 0, times: 0 };
       this.summed = null;
       this.tokens.lined = this.times.lined = undefined;
-      this.curves?.();
       const line = (name, colour, dash) => ({
         x: [0], y: [0], name, mode: "lines", line: { color: colour, width: 2.5, dash, shape: "linear" },
         hovertemplate: "%{y} tokens after %{x:.2f} s<extra>" + name + "</extra>",

@@ -45,7 +45,7 @@
       plotly: loadScript(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
       isDark: () => document.body.classList.contains("dark"),
       fields,
-      whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position, looks(model)])),
+      whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position, position === null ? null : looks(model)])),
       places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
       template: new URL(base + "export.html", document.baseURI).href,
       link: location.origin + location.pathname,

@@ -55,7 +55,7 @@
     }
     if (stage === "prune") {
       if (!k) return [["strong", "No pruning. "], ["", "It is switched off: every retrieved branch stays."]];
-      const dropped = tested.filter((test) => test.rank > k && RestViz.retrieved(step, test.node)).length;
+      const dropped = tested.filter((test) => RestViz.dropped(step).has(test.node) && RestViz.retrieved(step, test.node)).length;
       return [["strong", `${counts.kept} of ${plural(counts.retrieved, "node")} stay. `],
         ["", `A branch stays if its first token is among the draft model’s ${count(k)} likeliest next tokens; ${plural(dropped, "branch").replace("branchs", "branches")} ${dropped === 1 ? "is" : "are"} not.`]];
     }

@@ -80,7 +80,7 @@
       const dark = this.isDark() ? "dark" : "light";
       if (this.host.dataset.theme === dark) return;
       this.host.dataset.theme = dark;
-      this.charts.redraw();
+      this.charts.repaint();
     }
 
     /* ---- a run, live ---- */

@@ -38,20 +38,20 @@
     verify: { label: "Verify", of: "the target's probability of the token where it looked, else the draft's of the path", origins: 7 }, // origins: the flags that a node's colour tells at this stage
   };
 
-  /** What a node's colour tells of where it is from at a stage: later ones know what pruning dropped. */
-  function origin(step, i, stage) {
-    const pruning = stage === "retrieve" || stage === "prune";
-    return RestViz.origin((pruning ? step.nodes.source[i] : RestViz.source(step, i)) & STAGES[stage].origins);
-  }
+  /** Flags of the trees that a node is in at a stage: later ones know what pruning dropped. */
+  const flags = (step, i, stage) => (stage === "retrieve" || stage === "prune" ? step.nodes.source[i] : RestViz.source(step, i));
 
-  /** Whether a node is in the tree for the draft model alone: the retrieved branch was pruned. */
-  const alone = (step, i, stage) => stage !== "retrieve" && stage !== "prune" && step.nodes.source[i] & RestViz.MODEL && RestViz.dropped(step).has(i);
+  /** What a node's colour tells of where it is from at a stage. */
+  const origin = (step, i, stage) => RestViz.origin(flags(step, i, stage) & STAGES[stage].origins);
+
+  /** How often a node was retrieved, if it is there at a stage because of that. */
+  const found = (step, i, stage) => (flags(step, i, stage) & (RestViz.DATASTORE | RestViz.CONTEXT) ? step.nodes.count[i] : 0);
 
   /** How likely a node is, 0 to 1, by the measure that `STAGES[stage].of` names. */
   function likely(step, i, stage) {
     const { count, logp, target_p } = step.nodes;
     if (stage === "verify" && target_p[i] !== null) return target_p[i];
-    const share = count[0] && !alone(step, i, stage) ? count[i] / count[0] : 0, p = logp[i] === null ? 0 : Math.exp(logp[i]);
+    const share = count[0] ? found(step, i, stage) / count[0] : 0, p = logp[i] === null ? 0 : Math.exp(logp[i]);
     return stage === "draft" ? p : stage === "retrieve" || stage === "prune" ? share : Math.max(p, share);
   }
 
@@ -59,7 +59,7 @@
   function remark(step, i, stage) {
     const { count, parent, logp } = step.nodes;
     // A count is written where it changes: along a chain it would only repeat its parent's.
-    const times = i > 0 && count[i] > 0 && !alone(step, i, stage) && (parent[i] === 0 || count[i] !== count[parent[i]]) ? "×" + RestViz.count(count[i]) : "";
+    const times = i > 0 && found(step, i, stage) > 0 && (parent[i] === 0 || count[i] !== count[parent[i]]) ? "×" + RestViz.count(count[i]) : "";
     if (stage === "prune") {
       const tested = step.first.tested.find((test) => test.node === i);
       return tested ? "rank " + (tested.p > 0 ? RestViz.count(tested.rank) : "–") : "";
