@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,17 @@ def pytest_report_header() -> str:
     import torch
 
     return "tests/gpu: collected" if torch.cuda.is_available() else "tests/gpu: not collected, no CUDA device here"
+
+
+@pytest.fixture
+def notebook(monkeypatch) -> list[str]:
+    """What was displayed as HTML in a notebook; IPython itself is not installed for it."""
+    shown: list[str] = []
+    display = types.ModuleType("IPython.display")
+    display.HTML, display.display = str, shown.append
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    return shown
 
 
 @pytest.fixture(scope="session")

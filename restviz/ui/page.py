@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, get_args
 
@@ -207,7 +207,7 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
             return [gr.update(visible=reads(method, names)) for names in GROUPS.values()]
 
         def on_load(request: gr.Request) -> list:
-            values, wrong = linked(request.query_params)
+            values, wrong = linked(request.query_params, [name for _, name in offered])
             method = values.get("method")
             return [
                 gr.update(value=None) if "prompt" in values else gr.skip(),
@@ -248,8 +248,11 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
     return page
 
 
-def linked(query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """What a link fills into the form (see keep.js), and what is wrong with the link, if anything."""
+def linked(query: Mapping[str, str], methods: Sequence[str] = tuple(METHODS)) -> tuple[dict[str, Any], str]:
+    """What a link fills into the form (see keep.js), and what is wrong with the link, if anything.
+
+    `methods`: those that the form offers.
+    """
     if "run" in query:  # the page shows it, the form stays as it is
         run, method = query["run"], query.get("method", METHODS_OF_RUNS[0])
         if run not in (*BUNDLED, NO_RUN):
@@ -265,9 +268,12 @@ def linked(query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
         values = {name: value for name, value in Settings(**named).model_dump().items() if name in named}
     except SettingsError as error:
         return {}, f"The link cannot be used: {error}"
+    wrong = ""
+    if values.get("method", methods[0]) not in methods:
+        wrong = f"The link cannot be used as it is: {values.pop('method')} needs a model that is not set up here."
     if "stores" in values:
         values["stores"] = [store for store in values["stores"].split(",") if store in DATASTORES]
-    return values | ({"prompt": query["prompt"]} if "prompt" in query else {}), ""
+    return values | ({"prompt": query["prompt"]} if "prompt" in query else {}), wrong
 
 
 def reads(method: str, names: tuple[str, ...]) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 SOON = 30_000
+MINUTES = 300_000  # ms: the model may have to be loaded first
 WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
 
 
@@ -49,6 +50,21 @@ def test_axe_finds_nothing_serious(recorded, theme):
         recorded.evaluate("stage => RestViz.player.show(stage)", stage)
         recorded.wait_for_timeout(600)
         assert serious(recorded, ".rv-middle") == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_before_a_run_and_beside_an_error(app, tab, theme):
+    tab.goto(app.url + "/?run=none")
+    tab.wait_for_selector(".rv-empty", timeout=SOON)
+    tab.evaluate("dark => document.body.classList.toggle('dark', dark)", theme == "dark")
+    tab.wait_for_function("theme => document.querySelector('.rv').dataset.theme === theme", arg=theme)
+    tab.wait_for_timeout(600)  # transitions of colour
+    assert serious(tab, "body") == []
+    tab.locator("#rv-prompt textarea").fill(" ")
+    tab.click("#rv-run")
+    tab.wait_for_selector(".rv-note[role=alert]:has-text('prompt is empty')", timeout=MINUTES)
+    tab.wait_for_timeout(600)
+    assert serious(tab, "body") == []
 
 
 def test_nothing_is_wider_than_the_window(recorded):

@@ -169,6 +169,18 @@ def test_an_exported_page_opens_from_disk_without_a_network(browser, tmp_path, d
     assert problems == []
 
 
+def test_in_a_notebook_the_player_works_in_its_frame(tab, notebook):
+    trace = rasd_trace()
+    trace.show(baseline_trace(trace.tokens))
+    tab.set_content(f"<!doctype html><main>{notebook[0]}</main>")
+    frame = tab.frame_locator("iframe")
+    frame.locator(".rv-badge[data-state=identical]").wait_for()
+    frame.get_by_role("button", name="Step forward").click()
+    assert frame.locator(".rv-where").inner_text() == "step 1 of 1"
+    assert frame.locator(".rv-split .rv-tree [data-node]").count() > 1
+    frame.locator(".rv-plot .main-svg").first.wait_for()
+
+
 def test_the_page_exports_itself(player, tmp_path):
     trace = rest_trace()
     player.route("http://127.0.0.1:9/e.html", lambda route: route.fulfill(body=template(), content_type="text/plain"))

@@ -47,6 +47,21 @@ def test_a_character_split_over_two_tokens_is_put_together(loaded):
     assert loaded.locator(".rv-tok.partial").count() == 1
 
 
+def test_a_split_character_of_the_prompt_is_put_together_as_well(player):
+    trace = rest_trace()
+    trace.header.prompt_ids = [2, 7, 8, 2]
+    load(player, trace)
+    assert player.locator(".rv-answer .rv-ptok").all_inner_texts() == ["Hello", "▫", "€", "Hello"]
+
+
+def test_code_keeps_its_white_space(loaded):
+    answer = loaded.locator(".rv-answer")
+    assert answer.evaluate("node => getComputedStyle(node).whiteSpace") == "pre-wrap"
+    assert "\n    " in answer.evaluate("node => node.textContent")
+    line = loaded.locator(".rv-tok", has=loaded.locator(".rv-nl")).first
+    assert line.evaluate("node => node.textContent") == "↵\n    ", "a break can be seen, and is one"
+
+
 def test_keys_step_through_the_run(loaded):
     at = lambda: loaded.evaluate("p.current")  # noqa: E731
     assert at() == 0

@@ -123,4 +123,4 @@ def test_the_strength_of_a_colour_is_a_probability(rasd):
     assert strength(path[101,]) == pytest.approx(0.1 + 0.9 * 2.718281828**-0.2, abs=0.01)
     rasd.evaluate("p.show('retrieve')")
     assert strength(path[101,]) == pytest.approx(0.1 + 0.9 * nodes.count[path[101,]] / nodes.count[0], abs=0.01)
-    assert "stronger: likelier" in rasd.locator(".rv-middle .rv-legend").inner_text()
+    assert "stronger: found more often" in rasd.locator(".rv-middle .rv-legend").inner_text()

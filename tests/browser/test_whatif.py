@@ -23,7 +23,7 @@ def asked(player):
     trace.header.parameters |= {"prune_k": 10}
     player.evaluate(
         """([trace, fields]) => {
-        window.asked = [];
+        Object.assign(window, { asked: [], trace, other: trace.steps[1] });
         const host = document.getElementById("host");
         host.replaceChildren();
         const whatIf = async (model, changes, position) => {
@@ -31,7 +31,7 @@ def asked(player):
             if (changes.prune_k > 1000) throw new Error("prune_k cannot be that large.");
             await window.gate;
             if (position === null) return { M: 1 + (changes.prune_k ?? 10) / 10, forwards: 3 };
-            return { step: trace.steps[1], text: {}, bytes: {}, datastores: [...trace.header.datastores] };
+            return { step: other, text: {}, bytes: {}, datastores: [...trace.header.datastores] };
         };
         window.p = RestViz.createPlayer(host, { whatIf, fields });
         p.open({ trace, baseline: null });
@@ -56,6 +56,26 @@ def test_a_change_is_drafted_anew_beside_the_step(asked):
     assert "accepted of" in asked.locator(".rv-told").inner_text()
     assert "it was the same" in asked.locator(".rv-told").inner_text()
     assert asked.locator(".rv-whatif .rv-node").count() == asked.locator(".rv-split .rv-node").count()
+
+
+def test_what_is_new_in_the_other_tree_is_marked(asked):
+    asked.get_by_text("What if…").click()
+    asked.wait_for_selector(".rv-told strong")
+    assert asked.locator(".rv-other circle.fresh").count() == 0
+    asked.evaluate("""() => {
+        const nodes = trace.steps[1].nodes, other = structuredClone(trace.steps[1]);
+        window.changed = nodes.fate.findIndex((fate, i) => i && fate === "rejected" && !nodes.parent.includes(i));
+        other.nodes.token[changed] = 199;
+        window.other = other;
+    }""")
+    asked.get_by_label("k", exact=True).fill("7")
+    asked.wait_for_function("asked.at(-1)?.[0].prune_k === 7")
+    asked.wait_for_selector(".rv-other circle.fresh")
+    assert asked.locator(".rv-other .rv-node.fresh").get_attribute("data-node") == str(asked.evaluate("changed"))
+    assert asked.locator(".rv-other .rv-node.fresh").get_attribute("aria-label").endswith(", new")
+    assert asked.locator(".rv-split circle.fresh").count() == 0
+    size = asked.evaluate("RestViz.verified(trace.steps[1])")
+    assert f"it was 3 of {size}. New (marked +): 1; gone: 1." in asked.locator(".rv-told").inner_text()
 
 
 def test_the_other_tree_follows_the_stage(asked):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import html
 import json
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -40,16 +39,11 @@ def test_command_line(tmp_path, capsys):
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_a_notebook_shows_the_player(monkeypatch):
-    shown = []
-    fake = types.ModuleType("IPython.display")
-    fake.HTML, fake.display = str, shown.append
-    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
-    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+def test_a_notebook_shows_the_player(notebook):
     trace = rest_trace()
     trace.show(height=500)
-    assert "height: 500px" in shown[0]
-    assert html.unescape(shown[0].split('srcdoc="')[1].split('" style=')[0]) == export(trace)
+    assert "height: 500px" in notebook[0]
+    assert html.unescape(notebook[0].split('srcdoc="')[1].split('" style=')[0]) == export(trace)
 
 
 def test_outside_a_notebook_show_says_what_to_do(monkeypatch):

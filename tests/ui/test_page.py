@@ -70,6 +70,10 @@ def test_a_link_fills_the_form():
     assert "no recorded run “gone”, only stack" in linked({"run": "gone"})[1]
     assert "eagle, rasd, not magic" in linked({"run": "stack", "method": "magic"})[1]
     assert linked({"method": "magic"})[1].startswith("The link cannot be used: there is no method “magic”")
+    values, wrong = linked({"method": "assistant", "budget": "9"}, ["autoregressive", "rest"])
+    assert values == {"budget": 9}
+    assert wrong == "The link cannot be used as it is: assistant needs a model that is not set up here."
+    assert linked({"method": "assistant"}) == ({"method": "assistant"}, "")
 
 
 def test_no_handler_is_public():

@@ -54,8 +54,10 @@
           class: "rv-more", text: `… ${ids.length - tail.length} more prompt tokens … `,
         }));
       }
+      const decoder = new RestViz.Decoder();
       for (const id of tail) {
-        const span = el("span", { class: "rv-ptok", text: model.bytes[id] === undefined ? model.text[id] ?? "" : "▫" });
+        const text = decoder.next(model.text[id] ?? "", model.bytes[id]); // a character of several tokens stands at its last
+        const span = el("span", { class: "rv-ptok", text: text || (model.bytes[id] === undefined ? "" : "▫") });
         this.promptSpans.push(span);
         this.prompt.append(span);
       }

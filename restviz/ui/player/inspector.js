@@ -107,7 +107,7 @@
       if (own) path.push(model.label(token));
       if (path.length) rows.push(["path", path.join(" ")]);
       rows.push(["token id", String(token)]);
-      const reason = this.reason(model, step, node, kind), where = elsewhere ? `of step ${step.index}` : "";
+      const reason = this.reason(model, step, node, kind, parent), where = elsewhere ? `of step ${step.index}` : "";
       const parts = [el("h3", {}, quote(model.label(token)), where && el("span", { class: "rv-small", text: " " + where })), el("p", { class: "rv-hint", text: reason }), this.list(rows)];
       const from = own || node === 0 ? "" : `, from ${RestViz.origin(RestViz.source(step, node)).label}`;
       this.summary = [quote(model.label(token)), where, RestViz.FATES[kind].label + from + ".", reason].filter(Boolean).join(" ");
@@ -157,17 +157,21 @@
     }
 
     /** Why a node is what it is, in one sentence with the numbers. */
-    reason(model, step, node, kind) {
-      const { nodes } = step, label = (i) => quote(model.label(nodes.token[i])), parent = nodes.parent[node];
+    reason(model, step, node, kind, parent) {
+      const { nodes } = step, label = (i) => quote(model.label(nodes.token[i]));
       const look = step.looks.find((one) => one.node === parent), wanted = look && `${quote(model.label(look.token[0]))} (${percent(look.p[0])})`;
       if (kind === "accepted" && nodes.target_p[node] !== null) return `Kept: after ${label(parent)} the target itself writes this token (${percent(nodes.target_p[node])}).`;
+      if (kind === "bonus" && look) {
+        const p = look.p[look.token.indexOf(step.bonus)];
+        return `What the target writes after ${label(parent)}${p === undefined ? "" : ` (${percent(p)})`}, where nothing that was drafted goes on: every step yields at least this one.`;
+      }
       if (kind === "declined" && wanted) {
         return `Rejected: after ${label(parent)} the target gives it ${percent(nodes.target_p[node] ?? 0)}, and ${model.header.parameters.temperature > 0 ? "drew another token; its likeliest was" : "wanted"} ${wanted}.`;
       }
       if (kind === "unreached") {
         const refused = model.path(step, node).find((i) => RestViz.fate(step, i) === "declined");
         if (refused === undefined) return "Verified in the same forward, but not reached: the answer ended before it.";
-        return `Verified in the same forward, but not reached: ${label(refused)} before it was refused.`;
+        return `Verified in the same forward, but not reached: ${label(refused)} before it was refused, which the target gives ${percent(nodes.target_p[refused] ?? 0)}.`;
       }
       if (kind === "pruned_budget" || kind === "pruned_cap") return this.overBudget(model, step, node);
       return kind === "pruned_first_token" ? this.dropped(model, step, node) : RestViz.FATES[kind].text + ".";

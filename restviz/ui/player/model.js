@@ -184,5 +184,5 @@
     return { state: "identical", at: n };
   }
 
-  Object.assign(RestViz, { TraceModel, compare, whole, origin, visible, method, stores, pruned, verified, stages, retrieved, dropped, source, DATASTORE, CONTEXT, MODEL });
+  Object.assign(RestViz, { TraceModel, Decoder, compare, whole, origin, visible, method, stores, pruned, verified, stages, retrieved, dropped, source, DATASTORE, CONTEXT, MODEL });
 })((globalThis.RestViz = globalThis.RestViz || {}));

@@ -26,6 +26,7 @@
       this.view = { x: 0, y: 0, k: 1 };
       this.folding = false;
       this.unfolded = new Set(); // first nodes of chains that were opened in this step
+      this.fresh = new Set(); // nodes to mark as new
       this.pointers = new Map();
       this.listen();
       this.size = { w: 0, h: 0 }; // kept, not asked for: asking in the middle of a step would lay out the whole page
@@ -86,10 +87,10 @@
 
     box(box, step) {
       const { x, y, width, height, kind } = box;
-      const source = box.node > 0 ? RestViz.originAt(step, box.node, this.stage).kind : "";
+      const source = box.node > 0 ? RestViz.originAt(step, box.node, this.stage).kind : "", fresh = box.chain.some((node) => this.fresh.has(node));
       const group = svg("g", {
-        class: `rv-node n-${kind} s-${source}${box.chain.length > 1 ? " folded" : ""}`, "data-node": box.node, role: "img",
-        "aria-label": `${box.label}, ${RestViz.FATES[kind].label}${box.note ? ", " + box.note : ""}`,
+        class: `rv-node n-${kind} s-${source}${box.chain.length > 1 ? " folded" : ""}${fresh ? " fresh" : ""}`, "data-node": box.node, role: "img",
+        "aria-label": `${box.label}, ${RestViz.FATES[kind].label}${box.note ? ", " + box.note : ""}${fresh ? ", new" : ""}`,
       });
       const round = kind === "bonus" ? height / 2 : kind === "root" ? 2 : CORNERS[source] ?? 5;
       const filled = kind === "plain" || kind === "declined" || kind === "unreached";
@@ -102,6 +103,10 @@
       if (kind === "declined") {
         group.append(svg("line", { x1: x - 4, x2: x + 4, y1: y + height / 2 - 4, y2: y + height / 2 + 4, class: "cross" }),
           svg("line", { x1: x - 4, x2: x + 4, y1: y + height / 2 + 4, y2: y + height / 2 - 4, class: "cross" }));
+      }
+      if (fresh) {
+        const cx = x + width, d = `M${cx - 3} ${y}h6M${cx} ${y - 3}v6`;
+        group.append(svg("circle", { cx, cy: y, r: 5.5, class: "fresh" }), svg("path", { d, class: "fresh" }));
       }
       this.elements.set(box.node, group);
       return group;

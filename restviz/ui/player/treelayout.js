@@ -31,11 +31,11 @@
 
   /* The stages of RASD's drafting that a step can be looked at in; every other method has the last one only. */
   const STAGES = {
-    retrieve: { label: "Retrieve", of: "share of the continuations that were found", origins: 3, shows: RestViz.retrieved, kind: () => "plain" },
-    prune: { label: "Prune", of: "share of the continuations that were found", origins: 3, shows: RestViz.retrieved, kind: (step, i) => (RestViz.dropped(step).has(i) ? "pruned_first_token" : "plain") },
-    draft: { label: "Draft", of: "the draft model's probability of the path", origins: 4, shows: ({ nodes }, i) => nodes.source[i] & RestViz.MODEL, kind: () => "plain" },
-    fuse: { label: "Fuse", of: "the draft model's probability of the path, or the share of the continuations that were found", origins: 7, shows: ({ nodes }, i) => !nodes.fate[i].startsWith("pruned"), kind: () => "plain" },
-    verify: { label: "Verify", of: "the target's probability of the token where it looked, else the draft's of the path", origins: 7 }, // origins: the flags that a node's colour tells at this stage
+    retrieve: { label: "Retrieve", stronger: "found more often", of: "share of the continuations that were found", origins: 3, shows: RestViz.retrieved, kind: () => "plain" },
+    prune: { label: "Prune", stronger: "found more often", of: "share of the continuations that were found", origins: 3, shows: RestViz.retrieved, kind: (step, i) => (RestViz.dropped(step).has(i) ? "pruned_first_token" : "plain") },
+    draft: { label: "Draft", stronger: "likelier for the draft model", of: "the draft model's probability of the path", origins: 4, shows: ({ nodes }, i) => nodes.source[i] & RestViz.MODEL, kind: () => "plain" },
+    fuse: { label: "Fuse", stronger: "likelier, or found more often", of: "the draft model's probability of the path, or the share of the continuations that were found", origins: 7, shows: ({ nodes }, i) => !nodes.fate[i].startsWith("pruned"), kind: () => "plain" },
+    verify: { label: "Verify", stronger: "likelier for the target", of: "the target's probability of the token where it looked, else the draft's of the path", origins: 7 }, // origins: the flags that a node's colour tells at this stage
   };
 
   /** Flags of the trees that a node is in at a stage: later ones know what pruning dropped. */
@@ -68,6 +68,20 @@
     return times;
   }
 
+  /** Whether a node is there at a stage. */
+  const shows = (step, stage, showPruned = false) => (i) => (STAGES[stage].shows ? STAGES[stage].shows(step, i) : showPruned || !step.nodes.fate[i].startsWith("pruned"));
+
+  /** The drafted nodes that are there at a stage, by their path: the tokens from the root on. */
+  function byPath(step, stage) {
+    const paths = [""], found = new Map(), shown = shows(step, stage);
+    step.nodes.token.forEach((token, i) => {
+      if (i === 0) return;
+      paths[i] = `${paths[step.nodes.parent[i]]},${token}`;
+      if (shown(i)) found.set(paths[i], i);
+    });
+    return found;
+  }
+
   /** @param fold(node) whether a chain that begins there may become one box
       @returns {boxes, edges, width, height, columns}; box.node is an index, or -1 for the bonus token; box.chain are the
       nodes that a box stands for */
@@ -75,7 +89,7 @@
     const { nodes } = step;
     const n = nodes.token.length;
     const pruned = (i) => nodes.fate[i].startsWith("pruned");
-    const shown = STAGES[stage].shows ? (i) => STAGES[stage].shows(step, i) : (i) => showPruned || !pruned(i);
+    const shown = shows(step, stage, showPruned);
     const kindOf = STAGES[stage].kind ? (i) => (i === 0 ? "root" : STAGES[stage].kind(step, i)) : (i) => fate(step, i);
     const children = Array.from({ length: n }, () => []);
     for (let i = 1; i < n; i++) if (shown(i)) children[nodes.parent[i]].push(i);
@@ -139,5 +153,5 @@
     };
   }
 
-  Object.assign(RestViz, { layout, fate, originAt: origin, likely, FATES, STAGES });
+  Object.assign(RestViz, { layout, byPath, fate, originAt: origin, likely, FATES, STAGES });
 })((globalThis.RestViz = globalThis.RestViz || {}));

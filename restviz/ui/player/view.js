@@ -60,8 +60,8 @@
 
   /** What the strength of a node's colour says. */
   function strength(stage) {
-    const { of } = RestViz.STAGES[stage];
-    return [el("li", { title: of }, el("span", { class: "rv-strength", "aria-hidden": "true" }), "stronger: likelier")];
+    const { of, stronger } = RestViz.STAGES[stage];
+    return [el("li", { title: of }, el("span", { class: "rv-strength", "aria-hidden": "true" }), `stronger: ${stronger}`)];
   }
 
   /** A sketch for the empty page: shapes only, so that it cannot be taken for a result. */

@@ -27,9 +27,9 @@
       this.curve = charts.panel("sweep", "M by parameter", "tokens a step over the whole run");
       this.curve.parentNode.hidden = true;
       this.summary = el("p", { class: "rv-small" });
-      this.panel = el("details", { on: { toggle: () => this.refresh() } }, el("summary", { text: "What if…" }),
-        el("p", { class: "rv-small", text: "Drafted again for this step with other parameters, along the recorded text: what the target would choose is known, so nothing is verified anew." }),
-        this.form, this.said, this.other, el("div", { class: "rv-sweep" }, this.which, this.go), this.curve.parentNode, this.summary);
+      this.panel = el("details", { on: { toggle: () => { this.opened = this.panel.open; this.refresh(); } } }, el("summary", { text: "What if…" }),
+        this.form, this.said, this.other,
+        el("p", { class: "rv-small", text: "Drafted again for this step with other parameters, along the recorded text: what the target would choose is known, so nothing is verified anew." }), el("div", { class: "rv-sweep" }, this.which, this.go), this.curve.parentNode, this.summary);
       host.append(this.panel);
     }
 
@@ -98,9 +98,11 @@
         this.drafted = { ...other, index: step.index };
         this.as = Object.assign(Object.create(model), { header: { ...model.header, datastores } }); // which its flags number
         this.draw();
+        if (this.opened) this.other.scrollIntoView({ block: "nearest" }); // both trees in view
+        this.opened = false;
         const size = RestViz.verified, counts = RestViz.stages(other);
         this.said.replaceChildren(counts ? `${RestViz.flow(counts)}: ` : "", el("strong", { text: `${plural(other.accepted.length, "token")} accepted of ${plural(size(other), "node")}` }),
-          `; it was ${other.accepted.length === step.accepted.length && size(other) === size(step) ? "the same" : `${step.accepted.length} of ${size(step)}`}.`);
+          `; it was ${this.difference(step, other) || "the same."}`);
       } catch (error) {
         if (late()) return;
         this.said.textContent = this.reason(error);
@@ -109,12 +111,21 @@
       }
     }
 
+    /** What the step had, and how many nodes are verified in one of the two trees only; empty where they are equal. */
+    difference(step, other) {
+      const before = RestViz.byPath(step, "verify"), now = RestViz.byPath(other, "verify");
+      const [fresh, gone] = [[now, before], [before, now]].map(([all, others]) => [...all.keys()].filter((path) => !others.has(path)).length);
+      return fresh || gone ? `${step.accepted.length} of ${before.size}. New (marked +): ${fresh}; gone: ${gone}.` : "";
+    }
+
     get otherStage() { return RestViz.stages(this.drafted) ? this.stage : "verify"; }
 
     /** The other tree, at the stage that the step is looked at. */
     draw() {
       if (!this.drafted || !this.panel.open) return;
       this.other.hidden = false;
+      const [recorded, now] = [this.step, this.drafted].map((one) => RestViz.byPath(one, this.otherStage));
+      this.tree.fresh = new Set([...now].filter(([path]) => !recorded.has(path)).map(([, node]) => node));
       this.tree.draw(this.as, this.drafted, this.showPruned, false, this.otherStage);
       this.inspector.step(this.as, this.drafted, this.otherStage);
     }
