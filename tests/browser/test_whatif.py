@@ -75,7 +75,7 @@ def test_what_is_new_in_the_other_tree_is_marked(asked):
     assert asked.locator(".rv-other .rv-node.fresh").get_attribute("aria-label").endswith(", new")
     assert asked.locator(".rv-split circle.fresh").count() == 0
     size = asked.evaluate("RestViz.verified(trace.steps[1])")
-    assert f"it was 3 of {size}. New (marked +): 1; gone: 1." in asked.locator(".rv-told").inner_text()
+    assert f"it was 3 of {size}: 1 new (+), 1 gone." in asked.locator(".rv-told").inner_text()
 
 
 def test_the_other_tree_follows_the_stage(asked):

@@ -10,7 +10,7 @@ from restviz.trace import Trace
 SOON = 30_000
 RUN = 300_000
 WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
-RECORDED = "/?run=stack&method=rest&step=4"
+RECORDED = "/?run=stack&method=rest&step=5"
 
 
 class Hand:
@@ -106,12 +106,14 @@ def test_run_stop_and_compare(hand):
     hand.write(length, "8")
     if hand.keys:
         page.locator("#rv-method input").focus()
+        page.wait_for_timeout(200)  # it opens and makes the chosen option the active one
         page.keyboard.press("ArrowUp")
+        page.locator("#rv-method li.active", has_text="PLD").wait_for()
         page.keyboard.press("Enter")
     else:
         page.locator("#rv-method input").click()
-        page.get_by_role("option", name="PLD", exact=True).click()
-    assert page.locator("#rv-method input").input_value() == "PLD"
+        page.get_by_role("option", name="Prompt lookup (PLD)", exact=True).click()
+    page.wait_for_function("document.querySelector('#rv-method input').value === 'Prompt lookup (PLD)'")
     hand.press(page.locator("#rv-run"))
     page.wait_for_function(
         "RestViz.player.role === 'run' && RestViz.player.model?.finish && !RestViz.player.model.from", timeout=RUN
@@ -133,8 +135,7 @@ def test_run_stop_and_compare(hand):
 @pytest.mark.parametrize("hand", [(width, "mouse") for width in WIDTHS], ids=WIDTHS, indirect=True)
 def test_a_click_on_a_chart_goes_to_its_step(hand):
     page = hand.page
-    bar = page.locator(".rv-chart[data-chart=tokens] .bars .point").nth(6)
-    bar.scroll_into_view_if_needed()
-    box = bar.bounding_box()
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_function("RestViz.player.current !== 4")
+    page.locator("[data-chart=tokens]").scroll_into_view_if_needed()
+    page.wait_for_function("RestViz.player.charts.drawn?.tokens > 10")
+    page.locator("[data-chart=tokens] .point path").nth(10).click(force=True)
+    page.wait_for_function("RestViz.player.current === 10")

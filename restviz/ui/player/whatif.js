@@ -115,7 +115,7 @@
     difference(step, other) {
       const before = RestViz.byPath(step, "verify"), now = RestViz.byPath(other, "verify");
       const [fresh, gone] = [[now, before], [before, now]].map(([all, others]) => [...all.keys()].filter((path) => !others.has(path)).length);
-      return fresh || gone ? `${step.accepted.length} of ${before.size}. New (marked +): ${fresh}; gone: ${gone}.` : "";
+      return fresh || gone ? `${step.accepted.length} of ${before.size}: ${fresh} new (+), ${gone} gone.` : "";
     }
 
     get otherStage() { return RestViz.stages(this.drafted) ? this.stage : "verify"; }
