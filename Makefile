@@ -30,9 +30,12 @@ bench: $(VENV)/.installed
 	@$(BIN)/python -m restviz bench baseline
 	@$(BIN)/python -m restviz bench attention
 	@$(BIN)/python -m restviz bench speed --datastore python-code
-	@$(BIN)/python -m restviz bench speed --runs pld rest eagle rasd --prompts humaneval --max-new-tokens 192
-	@$(BIN)/python -m restviz bench speed --runs pld rest eagle rasd --prompts short --max-new-tokens 192
-	@$(BIN)/python -m restviz bench head
+	@$(BIN)/python -m restviz bench speed --runs pld rest eagle rasd rasd:prune_k=0 --prompts humaneval --max-new-tokens 192
+	@$(BIN)/python -m restviz bench speed --runs pld rest eagle rasd rasd:prune_k=0 --prompts short --max-new-tokens 192
+	@$(BIN)/python -m restviz bench speed --limit 8 --prompts humaneval --max-new-tokens 192 --runs rasd rasd:prune_k=1 \
+	  rasd:prune_k=5 rasd:prune_k=20 rasd:prune_k=50 rasd:prune_k=0 eagle:draft_depth=5,draft_nodes=32
+	@$(BIN)/python -m restviz bench head --limit 8 --max-new-tokens 128
+	@$(BIN)/python -m restviz bench head --limit 8 --max-new-tokens 128 --prompts short
 	@$(BIN)/python -m restviz bench lossless
 
 # the pictures in README, taken from the running page

@@ -158,18 +158,23 @@ def record(
     )
 
 
+def _brief(p: float) -> float:
+    """A probability with six digits, however small: 0 says that a token is not in the draft vocabulary."""
+    return float(f"{p:.6g}")
+
+
 def _first_step(draft: Draft) -> FirstStep | None:
     """What the draft model thinks comes after the root, and how the retrieved branches fared against it."""
     if draft.first is None:
         return None
     token, p = draft.first.top(min(LOOKS, len(draft.first.p)))
-    step = FirstStep(token=token.tolist(), p=[round(value, 6) for value in p.tolist()], k=draft.tested)
+    step = FirstStep(token=token.tolist(), p=[_brief(value) for value in p.tolist()], k=draft.tested)
     tree = draft.tree
     nodes = np.flatnonzero((tree.depth == 1) & (tree.source & (Source.DATASTORE | Source.CONTEXT) > 0))
     if draft.tested and len(nodes):
         ranks, p = draft.first.rank(tree.token[nodes]), draft.first.of(tree.token[nodes])
         step.tested = [
-            Tested(node=node, rank=rank, p=round(value, 6))
+            Tested(node=node, rank=rank, p=_brief(value))
             for node, rank, value in zip(nodes.tolist(), ranks.tolist(), p.tolist(), strict=True)
         ]
     return step

@@ -54,7 +54,10 @@ class Settings(BaseModel):
     draft_nodes: int = Field(
         16, ge=1, le=255, description="draft model: nodes of its tree, root not counted; EAGLE-2 uses 59 on GPUs"
     )
-    draft_model: Literal["eagle", "assistant"] = Field("eagle", description="RASD: what drafts the model tree")
+    draft_model: Literal["auto", "eagle", "assistant"] = Field(
+        "auto",
+        description="RASD: what drafts the model tree; auto: the EAGLE head, or the assistant where there is none",
+    )
     retrievers: Literal["datastore", "context", "both"] = Field(
         "both", description="RASD: where branches are retrieved from: the datastores, the text itself, or both"
     )

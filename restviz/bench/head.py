@@ -33,12 +33,16 @@ def _run(args: argparse.Namespace) -> None:
     engine, settings = load_engine(args), settings_from(args).but(method="autoregressive")
     if engine.head is None:
         raise RestvizError(f"There is no EAGLE head for {engine.target.info.name}: name one with --head.")
+    if engine.head.net.eagle3:
+        raise RestvizError("bench head measures heads that read one feature vector a token: EAGLE-1 and -2.")
     sums, count = torch.zeros(STEPS + 1), 0
     for prompt, chat in chosen(args.prompts)[: args.limit]:
         trace = engine.generate(prompt, settings.but(chat=chat))
         agreed = agreement(engine, trace.header.prompt_ids, trace.tokens)
         sums += agreed.float().sum(0)
         count += len(agreed)
+    if not count:
+        raise RestvizError("The answers are too short to be measured: set --max-new-tokens higher.")
     shares = [round(x, 4) for x in (sums / count).tolist()]
     names = ["first token, top 1", "first token, top 10", *(f"step {i}, top 1" for i in range(2, STEPS + 1))]
     figures = dict(zip(names, shares, strict=True))

@@ -14,7 +14,8 @@ A recipe:
     licence = "PSF-2.0"
     attribution = "…"
 
-Files that are no UTF-8 text, that hold a NUL character, or that are empty are skipped and counted.
+Files that are no UTF-8 text, that hold a NUL character, or that are empty are skipped and counted; of a file with
+records, those that have no such text are skipped.
 """
 
 from __future__ import annotations
@@ -107,13 +108,17 @@ def load_recipe(name: str) -> Recipe:
 
 
 def recipe_from_files(paths: list[str], name: str | None = None) -> Recipe:
-    """A recipe for files and folders of this machine; hidden files and byte code are left out."""
+    """A recipe for files and folders of this machine; hidden files and byte code are left out.
+
+    JSON-lines files alone are taken for answers as `distil` writes them.  Raises DatastoreError.
+    """
     for path in paths:
         if not Path(path).exists():
             raise DatastoreError(f"{path} is neither a recipe nor a file or folder.")
     name = name or re.sub(r"[^\w.-]+", "-", Path(paths[0]).resolve().stem)
     sources = [Source(f"file:{Path(path).resolve()}", "unknown", "local files", exclude=HIDDEN) for path in paths]
-    return Recipe(_checked_name(name), name, f"Built from {len(paths)} local files or folders.", sources)
+    answers = {"split": "record", "field": "answer"} if all(".jsonl" in Path(path).name for path in paths) else {}
+    return Recipe(_checked_name(name), name, f"Built from {len(paths)} local files or folders.", sources, **answers)
 
 
 def read_documents(recipe: Recipe, source: int, name: str, path: Path) -> Iterator[Document]:
@@ -124,12 +129,21 @@ def read_documents(recipe: Recipe, source: int, name: str, path: Path) -> Iterat
         if recipe.split == "file":
             texts = [(0, text)]
         else:
-            texts = [(i, json.loads(line)[recipe.field]) for i, line in enumerate(text.splitlines(), 1)]
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error):
+            texts = [(i, _field(line, recipe.field)) for i, line in enumerate(text.split("\n"), 1)]
+    except (OSError, EOFError, ValueError, zlib.error):
         return
     for record, text in texts:
         if isinstance(text, str) and text.strip() and "\0" not in text:
             yield Document(source, name, record, text)
+
+
+def _field(line: str, name: str) -> object:
+    """What a record's line holds under a name; None when there is nothing."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record.get(name) if isinstance(record, dict) else None
 
 
 def signature(recipe: Recipe, files: list[tuple[int, str, Path]], *parameters: object) -> str:

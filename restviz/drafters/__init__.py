@@ -88,7 +88,8 @@ def _assistant(s: Settings, engine: Engine) -> Drafter:
 
 
 def _rasd(s: Settings, engine: Engine) -> Drafter:
-    model = {"eagle": _eagle, "assistant": _assistant}[s.draft_model](s, engine)
+    auto = _assistant if engine.head is None and engine.assistant is not None else _eagle
+    model = {"auto": auto, "eagle": _eagle, "assistant": _assistant}[s.draft_model](s, engine)
     makers = {"datastore": [_rest], "context": [_pld], "both": [_rest, _pld]}[s.retrievers]
     overlap = s.overlap == "on" or (s.overlap == "auto" and engine.target.environment.device != "cpu")
     return RasdDrafter(model, [make(s, engine) for make in makers], s.prune_k or None, s.fused_cap or None, overlap)

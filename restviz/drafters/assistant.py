@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from restviz.datastore.format import vocabulary_fingerprint
 from restviz.drafters.base import Context
 from restviz.drafters.model import DraftRows
 from restviz.target.build import load_target
-from restviz.target.load import TargetError
+from restviz.target.load import TargetError, load_tokenizer, resolve
 from restviz.target.model import Target
 
 
@@ -46,10 +47,9 @@ def load_assistant(name: str, target: Target) -> Target:
     Raises TargetError when it cannot be had, or when its tokenizer is another than the target's.
     """
     environment = target.environment
-    assistant = load_target.__wrapped__(name, environment.device, environment.dtype, "fast")
-    if assistant.info.tokenizer != target.info.tokenizer:
+    if vocabulary_fingerprint(load_tokenizer(name)) != target.info.tokenizer:  # told before anything is loaded
         raise TargetError(
-            f"{assistant.info.name} has another tokenizer than {target.info.name}, so it cannot draft for it: choose "
+            f"{resolve(name).name} has another tokenizer than {target.info.name}, so it cannot draft for it: choose "
             "an assistant of the same family."
         )
-    return assistant
+    return load_target.__wrapped__(name, environment.device, environment.dtype, "fast")

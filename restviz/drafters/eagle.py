@@ -342,9 +342,12 @@ def _check(folder: Path, net: EagleHead, weights: dict, hidden: int, vocab_size:
             f"The EAGLE checkpoint in {folder} is for a target with {size} features and {target} has "
             f"{hidden}: choose the head that was trained for it."
         )
-    told = []
-    for key, value in net.state_dict().items():
-        shape = list(value.shape)
+    told, wanted = [], {key: list(value.shape) for key, value in net.state_dict().items()}
+    if "embed_tokens.weight" in weights:
+        wanted["embed_tokens.weight"] = [vocab_size, hidden]
+    if net.eagle3 and (drafts := net.lm_head.out_features) != vocab_size:
+        wanted["d2t"] = [drafts]
+    for key, shape in wanted.items():
         if key not in weights:
             told.append(f"{key} {shape}")
         elif list(weights[key].shape) != shape:

@@ -4,7 +4,7 @@
     trie of what followed at all places where they occur; keep the `budget` heaviest nodes
 
 The rule of REST with the text as its own corpus.  (The method's public implementations take one continuation; all of
-them, merged by prefix, are what RASD fuses: arXiv 2503.03434, section 3.)
+them, merged by prefix, are fused under RASD here, arXiv 2503.03434; whether its authors' are is not confirmed.)
 """
 
 from __future__ import annotations

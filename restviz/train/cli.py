@@ -42,7 +42,10 @@ def add_train_head(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--vocabulary", type=int, default=8192, metavar="N", help="draft tokens (default %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("head"), metavar="DIR", help="(default %(default)s)")
-    parser.add_argument("--start", default="", metavar="DIR", help="a head to start from instead of random weights")
+    parser.add_argument(
+        "--start", default="", metavar="DIR", help="a head of this command to start from, instead of random weights"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, mps")
     for field in fields(Plan):
         kind = type(field.default)
         parser.add_argument(f"--{field.name}", type=kind, default=field.default, help="(default %(default)s)")
@@ -58,7 +61,7 @@ def _distil(args: argparse.Namespace) -> None:
     if min(args.tokens, args.batch, args.longest) < 1 or args.temperature < 0:
         raise RestvizError("tokens, batch and longest must be at least 1, and the temperature not negative.")
     if args.prompts:
-        answered = ("answer", "tokens")
+        answered = ("answer", "tokens", "target")
         prompts = [{k: v for k, v in record.items() if k not in answered} for record in read_records(args.prompts)]
     else:
         prompts = [asdict(prompt) for prompt in mixed_prompts(args.seed)]
@@ -93,13 +96,15 @@ def _train(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     source = resolve(args.target)
     tokenizer = pretrained_tokenizer(source.folder)
-    model = load_batched(args.target)
+    model = load_batched(args.target, args.device)
     data = [features.collect(args.out / "data", *text, tokenizer, model, plan.seed) for text in texts.items()]
     corpus = features.Corpus(data)
     text = model.config.get_text_config()
     own = model.get_output_embeddings().weight
     if args.start:
         start = load_head(args.start, model, source.name)
+        if start.ids is None or start.net.eagle3 or start.net.fc.bias is None:
+            raise RestvizError(f"--start {args.start}: training goes on from heads that train-head made only.")
         net, ids = start.net.float(), start.ids
     else:
         ids = head.frequent(corpus.tokens, own.shape[0], args.vocabulary)
@@ -110,7 +115,9 @@ def _train(args: argparse.Namespace) -> None:
         head.write_head(args.out, net, ids, {"target": source.name, "texts": texts, **figures})
 
     embedding = model.get_input_embeddings().weight
-    figures = head.train(corpus, net, embedding, own[torch.from_numpy(ids)], plan, args.out, save)
+    about = {"target": source.name, "texts": texts, "start": args.start, "ids": ids.tolist()}
+    rows = own[torch.from_numpy(ids).to(own.device)]
+    figures = head.train(corpus, net, embedding, rows, plan, args.out, save, about=about)
     print(json.dumps(figures))
 
 

@@ -36,15 +36,16 @@ def distil(
     """Answer `prompts` (records with a `prompt`) until `out` holds `tokens` answer tokens; how many it holds.
 
     Each line of `out` is the prompt's record with `answer` (text) and `tokens` (how many) added.  Prompts that are in
-    `out` already are not answered again.  An answer of `longest` tokens was cut there.
-    Raises RestvizError when `out` is something else.
+    `out` already are not answered again, and a last line that was cut by an interruption is made again.  An answer of
+    `longest` tokens was cut there.
+    Raises RestvizError when `out` is something else, holds another target's answers, or cannot be written.
     """
     import torch
 
     from restviz.target.build import load_batched
     from restviz.target.load import pretrained_tokenizer, resolve
 
-    done = list(read_records(out)) if out.exists() else []
+    done = _answered(out, target)
     have = sum(record["tokens"] for record in done)
     known = {record["prompt"] for record in done}
     left = [record for record in prompts if record["prompt"] not in known]
@@ -66,13 +67,35 @@ def distil(
             for record, row in zip(records, output[:, inputs["input_ids"].shape[1] :].tolist(), strict=True):
                 ids = _until_end(row, model.generation_config.eos_token_id, tokenizer.pad_token_id)
                 answer = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-                file.write(json.dumps({**record, "answer": answer, "tokens": len(ids)}, ensure_ascii=False) + "\n")
+                answered = {**record, "answer": answer, "tokens": len(ids), "target": target}
+                file.write(json.dumps(answered, ensure_ascii=False) + "\n")
                 have += len(ids)
                 bar.update(len(ids))
             file.flush()
             if have >= tokens:
                 break
     return have
+
+
+def _answered(out: Path, target: str) -> list[dict[str, Any]]:
+    """The answers that `out` holds, a last line that was cut taken away; see `distil` for what is raised."""
+    if out.suffix == ".gz":
+        raise RestvizError(f"{out}: answers are written as plain text, so that a run can go on; gzip them afterwards.")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with open(out, "ab+") as file:
+            file.seek(0)
+            data = file.read()
+            file.truncate(data.rfind(b"\n") + 1)
+    except OSError as error:
+        raise RestvizError(f"{out} cannot be written ({error.strerror}).") from error
+    done = list(read_records(out))
+    for number, record in enumerate(done, 1):
+        if not isinstance(record.get("answer"), str) or not isinstance(record.get("tokens"), int):
+            raise RestvizError(f"{out}, line {number} holds no answer: choose another --out.")
+        if record.get("target", target) != target:
+            raise RestvizError(f"{out} holds answers of {record['target']}, not of {target}: choose another --out.")
+    return done
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:

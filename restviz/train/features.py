@@ -6,6 +6,7 @@ Written once, a folder for each text, as flat files that are memory-mapped: `tok
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Iterator
@@ -76,8 +77,12 @@ def collect(folder: Path, name: str, tokens: int, tokenizer, model, seed: int = 
 
     `name` is a JSON-lines file of answers (as `distil` writes them: a chat each), a recipe (its files cut into pieces),
     or `wikipedia` (the paragraphs that prompts are made of).  Sequences are at most LENGTH long and drawn at random.
+    What was kept is used again for the same target, and the same content where `name` is a file.
+    Raises RestvizError when there is no such text.
     """
-    place = folder / f"{Path(name).name}-{tokens}-{seed}"
+    text = hashlib.sha256(Path(name).read_bytes()).hexdigest() if Path(name).is_file() else name
+    known = hashlib.sha256(f"{model.config.get_text_config().to_json_string()} {text}".encode()).hexdigest()[:12]
+    place = folder / f"{Path(name).name}-{tokens}-{seed}-{known}"
     with appears_whole(place) as partial:
         if partial is not None:
             found = list(_ids(name, tokenizer, seed))

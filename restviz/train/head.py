@@ -6,7 +6,7 @@ soft labels over the draft vocabulary), not on the first step alone: as in EAGLE
 HASS (arXiv 2408.15766) every sequence is unrolled for `steps` steps, later ones reading the head's own features, and
 attending to the target's features of the tokens before and the head's own of the steps since: what drafting does.
 
-A checkpoint is written every few minutes, and a run that finds one goes on from there.
+A checkpoint is written every few minutes, and a run that finds one of its own goes on from there.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb, repeat_kv
 
 from restviz.drafters.eagle import EagleHead
+from restviz.errors import RestvizError
 from restviz.train.features import Corpus
 from restviz.train.plan import Plan
 
@@ -62,7 +63,7 @@ def head_config(text: LlamaConfig) -> LlamaConfig:
 
 
 def write_head(out: Path, head: EagleHead, ids: np.ndarray, figures: dict) -> None:
-    """Write a checkpoint in EAGLE's layout, in bfloat16, with d2t and t2d for the draft vocabulary; and the figures."""
+    """Write a checkpoint in EAGLE's layout, in bfloat16, with d2t for the draft vocabulary; and the figures."""
     weights = {key: value.detach().to("cpu", torch.bfloat16).contiguous() for key, value in head.state_dict().items()}
     weights["d2t"] = torch.from_numpy(ids) - torch.arange(len(ids))
     config = head.config
@@ -125,7 +126,8 @@ def unroll(head: EagleHead, embedding: torch.Tensor, tokens: torch.Tensor, featu
 
 
 def predictions(head, embedding, lm_head, tokens, features, mask, steps) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Logits float32[n, v] of the head and of the target, after the same tokens, for each step of `unroll`."""
+    """Logits float32[n, v] of the head and of the target over the draft vocabulary, for each step of `unroll`."""
+    tokens, features, mask = (value.to(embedding.device) for value in (tokens, features, mask))
     features = features.to(embedding.dtype)
     half = embedding.dtype != torch.float32  # products in the target's dtype; the head's own weights are float32
     with torch.autocast(embedding.device.type, dtype=embedding.dtype if half else None, enabled=half):
@@ -155,19 +157,39 @@ def train(
     out: Path,
     save: Callable[[dict], None],
     every: float = 180,
+    about: dict | None = None,
 ) -> dict:
-    """Train `head` in place; figures of the run.  `save(figures)` is called at every checkpoint (`every` seconds)."""
+    """Train `head` in place; figures of the run.  `save(figures)` is called at every checkpoint (`every` seconds).
+
+    A checkpoint in `out` is gone on from when it is of the same plan and the same `about` (what else the run depends
+    on, as plain values).  Raises RestvizError when it is of another run, and when there is less than one batch.
+    """
     order, held = _split(corpus, plan)
-    total = int(len(order) * plan.epochs) // plan.batch
+    if len(order) < plan.batch:
+        raise RestvizError(
+            f"There are {len(order)} sequences to train on, less than one batch of {plan.batch}: give more text, or a "
+            "smaller --batch."
+        )
+    total = max(int(len(order) * plan.epochs) // plan.batch, 1)
     optimizer = torch.optim.AdamW(head.parameters(), lr=plan.rate, betas=(0.9, 0.95), weight_decay=0.01)
-    state, step = out / "state.pt", 0
+    state, step, run = out / "state.pt", 0, {"plan": asdict(plan), "about": about or {}}
     if state.exists():
-        saved = torch.load(state, weights_only=True)
-        if saved["plan"] == asdict(plan):
-            head.load_state_dict(saved["head"])
-            optimizer.load_state_dict(saved["optimizer"])
-            step = saved["step"]
-    weights = torch.tensor([plan.decay**i for i in range(plan.steps)])
+        saved = torch.load(state, map_location=embedding.device, weights_only=True)
+        if {name: saved.get(name) for name in run} != run:
+            raise RestvizError(f"{out} holds the training of another head: choose another --out, or delete {state}.")
+        head.load_state_dict(saved["head"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step = saved["step"]
+    weights = torch.tensor([plan.decay**i for i in range(plan.steps)], device=embedding.device)
+
+    def checkpoint() -> dict:
+        figures = {"step": step, "of": total, **evaluate(corpus, held, head, embedding, lm_head, plan)}
+        held_state = {"head": head.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+        torch.save(held_state | run, state.with_suffix(".partial"))
+        state.with_suffix(".partial").replace(state)
+        save(figures)
+        return figures
+
     figures, last = {}, time.monotonic()
     with tqdm(total=total, initial=step, desc="training", unit="step") as bar:
         while step < total:
@@ -183,33 +205,31 @@ def train(
             bar.update()
             bar.set_postfix(loss=f"{loss[0]:.2f}", agree=" ".join(f"{a:.2f}" for a in agree.tolist()), refresh=False)
             if time.monotonic() - last > every or step == total:
-                figures = {"step": step, "of": total, **evaluate(corpus, held, head, embedding, lm_head, plan)}
-                held_state = {"head": head.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-                torch.save(held_state | {"plan": asdict(plan)}, state.with_suffix(".partial"))
-                state.with_suffix(".partial").replace(state)
-                save(figures)
+                figures = checkpoint()
                 tqdm.write(json.dumps(figures))
                 last = time.monotonic()
-    return figures
+    return figures or checkpoint()  # it was whole before: perhaps its head was not written any more
 
 
 @torch.no_grad()
 def evaluate(corpus, held, head, embedding, lm_head, plan) -> dict:
-    """Held-out agreement with the target's likeliest token, for each step and source; top-10 for the first step."""
+    """For each source the shares of held-out tokens, those of prompts included, where the head's likeliest token is the
+    target's likeliest of the draft vocabulary, step by step; last: where that is among the first step's ten."""
     result: dict[str, list[float]] = {}
     for source in sorted(set(corpus.sources)):
         mine = [i for i in held if corpus.sources[i] == source][:64]
-        sums, count = np.zeros(plan.steps + 1), 0
+        sums, counts = np.zeros(plan.steps + 1), np.zeros(plan.steps + 1)
         for start in range(0, len(mine), plan.batch):
             batch = corpus.batch(mine[start : start + plan.batch])
             for step, (logits, wanted) in enumerate(predictions(head, embedding, lm_head, *batch, plan.steps)):
                 best = wanted.argmax(-1)
                 sums[step] += float((logits.argmax(-1) == best).sum())
+                counts[step] += len(best)
                 if step == 0:
                     sums[-1] += float((logits.topk(10).indices == best[:, None]).any(-1).sum())
-                    count += len(best)
-        if count:
-            result[Path(source).name] = [round(value, 3) for value in (sums / count).tolist()]
+                    counts[-1] += len(best)
+        if counts.all():
+            result[Path(source).name] = [round(value, 3) for value in (sums / counts).tolist()]
     return {"held_out": result}
 
 

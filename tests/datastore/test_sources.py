@@ -9,8 +9,8 @@ import sysconfig
 import pytest
 
 from restviz.assets import AssetError
-from restviz.datastore import DatastoreError, Source, load_recipe, recipe_from_files
-from restviz.datastore.sources import RECIPES, read_documents
+from restviz.datastore import DatastoreError, Source, load_recipe
+from restviz.datastore.sources import RECIPES, read_documents, recipe_from_files
 
 GOOD = """title = "t"
 description = "d"
@@ -136,6 +136,9 @@ def test_records_of_json_lines_next_to_the_recipe(tmp_path):
     documents = list(read_documents(recipe, source, name, path))
     assert {d.path for d in documents} == {"texts.jsonl.gz"}
     assert [(d.record, d.text) for d in documents] == [(1, "one"), (3, "three")]
+    path.write_bytes(gzip.compress('{"answer": "a\u2028b"}\n{"other": 1}\n[1]\nno\n{"answer": "c"}'.encode()))
+    documents = list(read_documents(recipe, source, name, path))
+    assert [(d.record, d.text) for d in documents] == [(1, "a\u2028b"), (5, "c")]
     path.write_bytes(b"\x1f\x8bnot gzip")
     assert list(read_documents(recipe, source, name, path)) == []
 
@@ -145,3 +148,10 @@ def test_records_need_a_field_and_files_none(tmp_path, change):
     (tmp_path / "mine.toml").write_text(RECORDS.replace(*change))
     with pytest.raises(DatastoreError, match="belong together"):
         load_recipe(str(tmp_path / "mine.toml"))
+
+
+def test_answers_that_were_distilled_are_records(tmp_path):
+    (tmp_path / "answers.jsonl").write_text(json.dumps({"prompt": "p", "answer": "one", "tokens": 1}) + "\n")
+    recipe = recipe_from_files([str(tmp_path / "answers.jsonl")])
+    assert [d.text for file in recipe.files() for d in read_documents(recipe, *file)] == ["one"]
+    assert recipe_from_files([str(tmp_path)]).split == "file"

@@ -66,3 +66,10 @@ def test_methods_without_their_draft_model_are_refused(tiny_engine):
         with pytest.raises(Exception, match=sentence):
             tiny_engine.stream("def add(", Settings(method=method))
     assert tiny_engine.methods() == ["autoregressive", "pld", "rest"]
+
+
+def test_without_a_head_rasd_drafts_with_the_assistant(tiny, tiny_engine, assistant):
+    engine = Engine(tiny, tiny_engine.datastores, assistant=assistant)
+    assert engine.methods() == ["autoregressive", "pld", "rest", "assistant", "rasd"]
+    trace = engine.generate("def add(", Settings(method="rasd", chat=False, max_new_tokens=8))
+    assert any(step.first for step in trace.steps)

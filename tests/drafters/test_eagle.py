@@ -231,9 +231,11 @@ def test_quantised_draft_rows_are_near_and_do_not_depend_on_how_the_text_came_ab
 
 
 @pytest.mark.parametrize("kind", ["eagle2", "eagle3"])
-def test_taps_are_the_layers_that_the_head_was_trained_on(tiny, tmp_path, kind):
+def test_taps_are_the_layers_that_the_head_was_trained_on(tiny, tmp_path, kind, monkeypatch):
     checkpoint(tmp_path / "head", kind)
     assert head_of(tmp_path / "head", tiny).taps == {"eagle2": (-1,), "eagle3": (2, 1, -1)}[kind]
+    monkeypatch.setattr(tiny.model.config, "num_hidden_layers", 30)
+    assert head_of(tmp_path / "head", tiny).taps == {"eagle2": (-1,), "eagle3": (2, 15, 27)}[kind]
 
 
 def test_target_features_are_what_lm_head_reads(tiny):
@@ -292,6 +294,12 @@ def test_a_missing_key_and_a_wrong_shape_are_named(tiny, tmp_path):
     checkpoint(tmp_path / "b", "eagle3", **{"norm.weight": torch.zeros(9)})
     with pytest.raises(HeadError, match=r"norm.weight \[64\] \(it is \[9\] there\)"):
         head_of(tmp_path / "b", tiny)
+    checkpoint(tmp_path / "c", "eagle3", without="d2t")
+    with pytest.raises(HeadError, match=rf"lacks d2t \[{DRAFT_VOCABULARY}\]"):
+        head_of(tmp_path / "c", tiny)
+    checkpoint(tmp_path / "d", "eagle2", **{"embed_tokens.weight": torch.zeros(9, SIZE)})
+    with pytest.raises(HeadError, match=rf"embed_tokens.weight \[\d+, {SIZE}\] \(it is \[9, {SIZE}\] there\)"):
+        head_of(tmp_path / "d", tiny)
 
 
 def test_what_is_no_checkpoint_is_refused_in_a_sentence(tiny, tmp_path):

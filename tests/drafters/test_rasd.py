@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,6 +73,22 @@ def test_retrieving_while_the_draft_model_runs_changes_nothing(drafted, stored, 
     assert alone.tree == together.tree
     assert alone.verdict.tolist() == together.verdict.tolist()
     assert alone.times.keys() == together.times.keys()
+
+
+def test_retrieval_runs_beside_the_draft_model():
+    began, drafted, found = threading.Event(), model([(2,)], np.full(VOCABULARY, 1 / VOCABULARY)), retrieved([(1,)])
+
+    class Drafting(Scripted):
+        def propose(self, context):
+            began.set()
+            return self.draft
+
+    class Retrieving(Scripted):
+        def propose(self, context):
+            assert began.wait(10), "it came before the draft model"
+            return self.draft
+
+    assert run(Drafting(drafted.draft), [Retrieving(found.draft)], overlap=True).kept.all()
 
 
 @given(paths, probabilities, st.integers(1, VOCABULARY))

@@ -49,6 +49,36 @@ def test_it_stops_at_so_many_tokens_and_goes_on_from_there(answer):
     assert answer() == (sum(record["tokens"] for record in more), more)
 
 
+def test_a_line_that_was_cut_is_made_again(answer, tmp_path):
+    _, records = answer()
+    out = tmp_path / "answers.jsonl"
+    out.write_bytes(out.read_bytes()[:-20])
+    assert sorted(map(json.dumps, answer()[1])) == sorted(map(json.dumps, records))
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        ({"prompt": "a"}, "line 1 holds no answer"),
+        ({"prompt": "a", "answer": "b", "tokens": 1, "target": "another"}, "holds answers of another, not of"),
+    ],
+)
+def test_answers_are_not_mixed_with_something_else(answer, tmp_path, record, sentence):
+    (tmp_path / "answers.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(RestvizError, match=sentence):
+        answer()
+
+
+def test_where_answers_cannot_go_is_told_before_a_model_is_loaded(tmp_path):
+    (tmp_path / "file").write_text("")
+    for out, sentence in (
+        (tmp_path / "a.jsonl.gz", "gzip them afterwards"),
+        (tmp_path / "file" / "a.jsonl", "cannot be"),
+    ):
+        with pytest.raises(RestvizError, match=sentence):
+            distil("no such model", PROMPTS, out, 10)
+
+
 def test_sampled_answers_are_the_same_for_the_same_seed(answer, tmp_path):
     texts = []
     for seed in (1, 1, 2):

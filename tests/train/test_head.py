@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from restviz.drafters import Context
 from restviz.drafters.eagle import Eagle, Head, load_head
+from restviz.errors import RestvizError
 from restviz.target.load import pretrained_tokenizer
 from restviz.train.features import Corpus, collect
 from restviz.train.head import frequent, new_head, train, unroll, write_head
@@ -60,6 +62,18 @@ def test_so_many_tokens_of_each_source_are_used_and_parts_are_numbered_through(a
     assert n > 2
 
 
+def test_features_are_kept_for_the_same_text_and_target_only(answers, tiny_folder, model, tmp_path):
+    tokenizer = pretrained_tokenizer(tiny_folder)
+    (tmp_path / "more").mkdir()
+    grown = tmp_path / "more" / answers.name
+    grown.write_text(answers.read_text())
+    first, same = (len(collect(tmp_path, str(path), 10**9, tokenizer, model).tokens) for path in (answers, grown))
+    assert first == same
+    assert len(list(tmp_path.glob("answers.jsonl-*"))) == 2  # the features, and the lock beside them
+    grown.write_text(answers.read_text() + '\n{"prompt": "x", "answer": "y"}')
+    assert len(collect(tmp_path, str(grown), 10**9, tokenizer, model).tokens) > first
+
+
 def test_unrolling_is_what_drafting_does(model):
     """Step j at index i equals drafting the true tokens one after the other from the committed pairs 0 … i."""
     torch.manual_seed(1)
@@ -96,12 +110,32 @@ def test_training_learns_goes_on_after_a_stop_and_writes_a_checkpoint(corpus, mo
     assert last > first + 0.2
     assert len(saved) == figures["of"] == figures["step"]
 
-    state = torch.load(tmp_path / "state.pt", weights_only=True)
-    state["step"] -= 2
-    torch.save(state, tmp_path / "state.pt")
+    # interrupted at every checkpoint, it comes to the same weights
+    for folder in ("other", "third"):
+        (tmp_path / folder).mkdir()
+    other, steps = None, []
+
+    def interrupted(made):
+        steps.append(made["step"])
+        raise KeyboardInterrupt
+
+    while not steps or steps[-1] < figures["of"]:
+        torch.manual_seed(0)
+        other = new_head(model.config, len(ids))
+        with pytest.raises(KeyboardInterrupt):
+            train(corpus, other, embedding, lm_head, plan, tmp_path / "other", interrupted, every=0)
+    assert steps == list(range(1, figures["of"] + 1))
+    for own, wanted in zip(other.state_dict().values(), net.state_dict().values(), strict=True):
+        assert torch.allclose(own, wanted, atol=1e-5)
+
+    # it was interrupted before its last head was written: that is made up for
     again = []
-    train(corpus, new_head(model.config, len(ids)), embedding, lm_head, plan, tmp_path, again.append, every=0)
-    assert [f["step"] for f in again] == [figures["of"] - 1, figures["of"]]
+    assert train(corpus, new_head(model.config, len(ids)), embedding, lm_head, plan, tmp_path, again.append) == figures
+    assert again == [figures]
+    with pytest.raises(RestvizError, match="another --out"):
+        train(corpus, net, embedding, lm_head, plan, tmp_path, again.append, about={"target": "another"})
+    with pytest.raises(RestvizError, match="less than one batch"):
+        train(corpus, net, embedding, lm_head, replace(plan, batch=500), tmp_path / "third", again.append)
 
     write_head(tmp_path, net, ids, figures)
     head = load_head(str(tmp_path), model, "tiny")

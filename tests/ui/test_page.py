@@ -28,7 +28,7 @@ def form(**changes):
         "draft_k": 8,
         "draft_depth": 3,
         "draft_nodes": 16,
-        "draft_model": "eagle",
+        "draft_model": "auto",
         "retrievers": "both",
         "prune_k": 10,
         "fused_cap": 0,

@@ -200,7 +200,7 @@
     /** The draft model's likeliest first tokens: those that a retrieved branch starts with are marked. */
     first(model, step) {
       const { nodes, first } = step;
-      const retrieved = new Set(first.tested.map((test) => nodes.token[test.node]));
+      const retrieved = new Set(first.tested.filter((test) => RestViz.retrieved(step, test.node)).map((test) => nodes.token[test.node]));
       return this.bars(model, `The draft model’s first tokens${first.k ? `; branches that start with one of the top ${count(first.k)} stay` : ""}`,
         first, 10, (id) => (retrieved.has(id) ? "✓ " : ""), "model");
     }
