@@ -8,7 +8,7 @@ HOST ?= 127.0.0.1
 PORT ?= 7860
 export HOST PORT
 
-.PHONY: demo test lint bench shots runs clean
+.PHONY: demo test lint bench shots runs static clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed
@@ -43,6 +43,10 @@ shots: $(VENV)/.installed-dev
 	@$(BIN)/python tests/browser/bring.py
 	@$(BIN)/python tests/browser/shots.py
 	@mkdir -p docs && cp out/readme.png docs/page.png
+
+# a folder with lessons and player that any static host can serve
+static: $(VENV)/.installed
+	@$(BIN)/python -m restviz.ui.site site
 
 # the recorded runs that the page shows first; on a quiet machine, since people see the times in them
 runs: $(VENV)/.installed

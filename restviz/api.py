@@ -21,7 +21,7 @@ from restviz.datastore import DATASTORES, Datastore, open_or_build
 from restviz.decode import decode
 from restviz.drafters import METHODS, MethodError
 from restviz.drafters.assistant import load_assistant
-from restviz.drafters.eagle import Head, head_for
+from restviz.drafters.eagle import Head, check_head_name, head_for
 from restviz.provenance import places
 from restviz.replay import Features, Listening, replay
 from restviz.settings import Settings, SettingsError
@@ -177,6 +177,7 @@ class Engine:
 def _load(
     target: str, datastores: tuple[str, ...], head: str, assistant: str, device: str, dtype: str, attention: str
 ) -> Engine:
+    check_head_name(head)
     tokenizer = load_tokenizer(target)
     stores = [open_or_build(name, tokenizer, tokenizer_name=target) for name in datastores]  # before the long part
     loaded = load_target(target, device, dtype, attention)

@@ -18,6 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     _add_prepare(commands)
     _add_generate(commands)
     _add_trace(commands)
+    _add_lesson(commands)
     from restviz.datastore.cli import add_commands as add_datastore
 
     add_datastore(commands)
@@ -115,22 +116,23 @@ def _add_generate(commands) -> None:
         from restviz.show import print_summary, print_trace
 
         settings = settings_from(args)
-        if args.trace and not args.trace.resolve().parent.is_dir():
-            raise RestvizError(f"{args.trace} cannot be written: its folder does not exist.")
+        if args.trace and (args.trace.is_dir() or not args.trace.resolve().parent.is_dir()):
+            why = "it is a folder" if args.trace.is_dir() else "its folder does not exist"
+            raise RestvizError(f"{args.trace} cannot be written: {why}.")
         prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
         if not prompt.strip():
             raise RestvizError("The prompt is empty: write something for the model to continue.")
         trace = load_engine(args).generate(prompt, settings)
-        if args.trace:
-            try:
-                trace.save(args.trace)
-            except OSError as error:
-                raise RestvizError(f"{args.trace} cannot be written: {error.strerror}.") from error
         if args.show:
             print_trace(trace)
         else:
             print(trace.text)
         print_summary(trace, sys.stderr)
+        if args.trace:
+            try:
+                trace.save(args.trace)
+            except OSError as error:
+                raise RestvizError(f"{args.trace} cannot be written: {error.strerror}.") from error
 
     parser.set_defaults(run=run)
 
@@ -173,6 +175,41 @@ def _add_trace(commands) -> None:
         print(out)
 
     parser.set_defaults(run=write)
+    parser = group.add_parser("schema", help="what is in a trace, as Markdown")
+
+    def tell(args: argparse.Namespace) -> None:
+        from restviz.schema import described
+
+        print(described(), end="")
+
+    parser.set_defaults(run=tell)
+
+
+def _add_lesson(commands) -> None:
+    group = commands.add_parser("lesson", help="walkthroughs of recorded runs").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
+    parser = group.add_parser("export", help="write a lesson and its runs as one web page that needs no network")
+    parser.add_argument("file", help="a Markdown file (see docs/lessons.md), or the name of a lesson of RestViz")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="folder with the runs (default: those of RestViz)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="(default: the lesson's name with .html)")
+
+    def run(args: argparse.Namespace) -> None:
+        from restviz.ui.bundled import RUNS
+        from restviz.ui.lesson import LESSONS, read_lesson
+        from restviz.ui.site import lesson_page
+
+        own = LESSONS / f"{args.file}.md"
+        runs = args.runs or RUNS
+        lesson = read_lesson(own if own.exists() else Path(args.file), runs)
+        out = args.out or Path(f"{lesson.name}.html")
+        try:
+            out.write_text(lesson_page(lesson, runs), encoding="utf-8")
+        except OSError as error:
+            raise RestvizError(f"{out} cannot be written: {error.strerror}.") from error
+        print(out)
+
+    parser.set_defaults(run=run)
 
 
 def _add_bench(commands) -> None:

@@ -65,7 +65,8 @@ def _speed(args: argparse.Namespace) -> None:
             }
         rows.append(row)
         cells = [f"{v['M']:.2f} {v['ratio']:5.2f}×{'' if v['identical'] else ' !'}" for v in row["variants"].values()]
-        title = prompt.strip().splitlines()[-1].strip()[:28]
+        lines = [line.strip() for line in prompt.strip().splitlines()]
+        title = next((line for line in lines if line.startswith("def ")), lines[-1])[:28]
         print(f"{title:28} " + "".join(f"{cell:>{max(width, 16)}}" for cell in cells), flush=True)
     summary = {
         "benchmark": "speed",

@@ -61,8 +61,9 @@ def open_or_build(name: str, tokenizer: Tokenizer, progress: bool = True, tokeni
         return Datastore.open(name, fingerprint)
     path = default_path(Path(name).stem if name.endswith(".toml") else name, fingerprint)
     if not path.exists():
+        recipe = load_recipe(name)
         logging.getLogger("restviz").info("building the datastore %s, once", name)
-        build(load_recipe(name), tokenizer, path, progress=progress, tokenizer_name=tokenizer_name)
+        build(recipe, tokenizer, path, progress=progress, tokenizer_name=tokenizer_name)
     return Datastore.open(path, fingerprint)
 
 

@@ -12,6 +12,7 @@ A checkpoint is a folder with config.json and model.safetensors or pytorch_model
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -263,11 +264,19 @@ def head_for(name: str, target: Target) -> Head | None:
     return replace(head, quick=quick if quick.possible else None)
 
 
+def check_head_name(name: str) -> None:
+    """Raise HeadError when `name` can be no head, before anything is loaded."""
+    known = name in ("auto", "none") or re.fullmatch(r"(hub:|file:).+|[\w.-]+/[\w.-]+(@[\w./-]+)?", name)
+    if not known and not Path(name).expanduser().is_dir():
+        raise HeadError(f"There is no head “{name}”: name a checkpoint's folder, or a hub id such as org/name.")
+
+
 def load_head(name: str, model: PreTrainedModel, target: str) -> Head:
     """An EAGLE-1, -2 or -3 checkpoint (a folder, or a hub id) for `model`, which people know as `target`.
 
     Raises HeadError naming missing keys and the shapes they must have, AssetError when it cannot be fetched.
     """
+    check_head_name(name)
     folder = Path(name).expanduser()
     if not folder.is_dir():
         spec = name if name.startswith(("hub:", "file:")) else f"hub:{name}"

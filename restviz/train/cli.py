@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -92,8 +91,13 @@ def _train(args: argparse.Namespace) -> None:
 
     plan = Plan(**{field.name: getattr(args, field.name) for field in fields(Plan)})
     texts = dict(map(_text, args.text or [str(features.ANSWERS), "python-code:400000", "wikipedia:200000"]))
+    if missing := [name for name in texts if ".jsonl" in name and not Path(name).is_file()]:
+        raise RestvizError(f"There is no file {missing[0]} to train on.")
     torch.manual_seed(plan.seed)
-    args.out.mkdir(parents=True, exist_ok=True)
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RestvizError(f"{args.out} cannot be made a folder ({error.strerror}): choose another --out.") from error
     source = resolve(args.target)
     tokenizer = pretrained_tokenizer(source.folder)
     model = load_batched(args.target, args.device)
@@ -118,7 +122,11 @@ def _train(args: argparse.Namespace) -> None:
     about = {"target": source.name, "texts": texts, "start": args.start, "ids": ids.tolist()}
     rows = own[torch.from_numpy(ids).to(own.device)]
     figures = head.train(corpus, net, embedding, rows, plan, args.out, save, about=about)
-    print(json.dumps(figures))
+    steps = ", ".join(f"step {i}" for i in range(1, plan.steps + 1))
+    print(f"Agreement with the target on held-out text ({steps}; last: among the ten likeliest of step 1):")
+    for name, shares in figures["held_out"].items():
+        print(f"  {name}: {', '.join(map(str, shares))}")
+    print(f"The head is in {args.out}: python -m restviz generate PROMPT --method eagle --head {args.out}")
 
 
 def _text(value: str) -> tuple[str, int]:

@@ -92,7 +92,7 @@ def collect(folder: Path, name: str, tokens: int, tokenizer, model, seed: int = 
             if not chosen:
                 raise RestvizError(f"There is no text in {name} to train on.")
             partial.mkdir(parents=True)
-            _write(partial, chosen, model)
+            _write(partial, chosen, model, Path(name).name)
             (partial / "meta.json").write_text(
                 json.dumps({"size": model.config.get_text_config().hidden_size, "source": Path(name).name})
             )
@@ -119,10 +119,10 @@ def _ids(name: str, tokenizer, seed: int) -> Iterator[list[int]]:
 
 
 @torch.inference_mode()
-def _write(folder: Path, chosen: list[list[int]], model) -> None:
+def _write(folder: Path, chosen: list[list[int]], model, source: str) -> None:
     chosen.sort(key=len)  # neighbours of a length are padded little; training shuffles anyway
     starts = [0]
-    bar = tqdm(total=sum(map(len, chosen)), desc=f"features of {folder.stem}", unit="token", unit_scale=True)
+    bar = tqdm(total=sum(map(len, chosen)), desc=f"features of {source}", unit="token", unit_scale=True)
     with open(folder / "tokens", "wb") as tokens, open(folder / "features", "wb") as features, bar:
         for start in range(0, len(chosen), BATCH):
             rows = chosen[start : start + BATCH]

@@ -22,7 +22,10 @@ class Recorded(NamedTuple):
     shown: str  # the method to look at first
 
 
-BUNDLED = {"stack": Recorded(PRESETS[0].prompt, Settings(chat=PRESETS[0].chat, max_new_tokens=96), "rasd")}
+BUNDLED = {
+    "stack": Recorded(PRESETS[0].prompt, Settings(chat=PRESETS[0].chat, max_new_tokens=96), "rasd"),
+    "sky": Recorded(PRESETS[3].prompt, Settings(chat=PRESETS[3].chat, max_new_tokens=96), "rest"),
+}
 
 
 def main() -> None:

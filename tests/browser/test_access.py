@@ -37,7 +37,7 @@ def test_axe_finds_nothing_serious(recorded, theme):
     for name in ("Mask", "List"):
         recorded.get_by_role("button", name=name, exact=True).click()
     recorded.get_by_text("What if…").click()
-    recorded.wait_for_selector(".rv-told strong", timeout=SOON)
+    recorded.wait_for_selector(".rv-told strong", timeout=MINUTES)
     recorded.mouse.move(0, 0)  # what opened may have moved a node under it
     drafted = "RestViz.player.model.steps[4].nodes.source.findIndex(flags => flags & 1)"
     recorded.evaluate(f"RestViz.player.pointNode({drafted})")

@@ -303,6 +303,8 @@ def test_a_missing_key_and_a_wrong_shape_are_named(tiny, tmp_path):
 
 
 def test_what_is_no_checkpoint_is_refused_in_a_sentence(tiny, tmp_path):
+    with pytest.raises(HeadError, match="There is no head “nosuch”"):
+        head_of("nosuch", tiny)
     (tmp_path / "empty").mkdir()
     with pytest.raises(HeadError, match=r"it has no config.json"):
         head_of(tmp_path / "empty", tiny)

@@ -6,17 +6,16 @@
 (function (RestViz) {
   "use strict";
 
-  function loadScript(src) {
-    return new Promise((resolve) => {
-      const script = RestViz.el("script", { src, on: { load: () => resolve(globalThis.Plotly), error: () => resolve(null) } });
-      document.head.append(script);
-    });
-  }
+  const ids = (model) => model.tokens.map((token) => token.id);
+
+  /** What the server answers to the questions of a player. */
+  const asking = (server) => ({
+    whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position, position === null ? null : looks(model)])),
+    places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
+  });
 
   /** The target's look before each token of the answer. */
   const looks = (model) => model.steps.flatMap((step) => step.looks.map(({ token, p }) => ({ token, p })));
-
-  const ids = (model) => model.tokens.map((token) => token.id);
 
   function answer(text) {
     const data = JSON.parse(text);
@@ -24,29 +23,13 @@
     return data;
   }
 
-  /** The runs of one prompt that come with RestViz, see restviz/ui/bundled.py, as `Player.open` wants them. */
-  async function bundled(folder, name, methods, shown) {
-    const traces = await Promise.all(methods.map(async (method) => {
-      const file = `${method}.json.gz`;
-      return RestViz.readTrace(new File([await (await fetch(new URL(`${name}/${file}`, folder))).blob()], file));
-    }));
-    const [baseline, ...rest] = traces, trace = traces[methods.indexOf(shown)];
-    const { environment: env, created } = trace.header;
-    const day = new Date(created).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
-    return {
-      trace, baseline: trace === baseline ? null : baseline, others: rest.filter((other) => other !== trace), link: { run: name },
-      from: `A recorded run, made on ${day} on ${env.device_name || env.device} with ${RestViz.plural(env.threads, "thread")} in ${env.dtype}. Press Run to make one here.`,
-    };
-  }
-
   /** @param options {base, fields, runs}: where the player's files are, see whatif.js, and name -> {methods, shown} */
   RestViz.connect = (element, props, server, watch, { base, fields, runs }) => {
     const player = RestViz.createPlayer(element.querySelector(".rv-host"), {
-      plotly: loadScript(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
+      plotly: RestViz.loadPlotly(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
       isDark: () => document.body.classList.contains("dark"),
       fields,
-      whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position, position === null ? null : looks(model)])),
-      places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
+      ...asking(server),
       template: new URL(base + "export.html", document.baseURI).href,
       link: location.origin + location.pathname,
     });
@@ -103,10 +86,10 @@
       if (query.has("prompt") || (asked !== null && !runs[asked])) return;
       const name = asked ?? Object.keys(runs)[0], { methods, shown } = runs[name];
       const method = methods.includes(query.get("method")) ? query.get("method") : shown;
-      const found = await bundled(new URL(base + "runs/", document.baseURI), name, methods, method).catch(() => null);
-      if (!found || player.model) return; // a run was quicker
-      player.open(found);
-      player.seek(Number.parseInt(query.get("step") ?? Math.min(4, found.trace.steps.length - 1), 10) || 0);
+      const traces = await RestViz.recorded(new URL(base + "runs/", document.baseURI), name, methods).catch(() => null);
+      if (!traces || player.model) return; // a run was quicker
+      player.open(RestViz.opened(traces, name, method, "Press Run to make one here."));
+      player.seek(Number.parseInt(query.get("step") ?? Math.min(4, traces[method].steps.length - 1), 10) || 0);
     }
     first();
 

@@ -12,7 +12,8 @@
 
    The player knows nothing of Gradio; what it needs from the page is a host element, plotly.js for the charts, and to
    keep a run as a web page the address of restviz/ui/export.py's template, and its own address for links; for “what if” see whatif.js;
-   places(model, step, node) tells where in the datastores a node is from. */
+   places(model, step, node) tells where in the datastores a node is from; watch(node) is called when another step, stage or
+   run is shown (node: null) and when a node is pointed at. */
 (function (RestViz) {
   "use strict";
   const { TraceModel, el } = RestViz;
@@ -24,8 +25,8 @@
   })();
 
   class Player {
-    constructor(host, { plotly = globalThis.Plotly, isDark = null, template = null, link = null, whatIf = null, fields = {}, places = null } = {}) {
-      this.host = host;
+    constructor(host, { plotly = globalThis.Plotly, isDark = null, template = null, link = null, whatIf = null, fields = {}, places = null, watch = () => {} } = {}) {
+      Object.assign(this, { host, watch });
       host.classList.add("rv");
       this.isDark = isDark || (() => matchMedia("(prefers-color-scheme: dark)").matches);
       const v = (this.view = RestViz.buildView(host));
@@ -300,6 +301,7 @@
       this.inspector.step(model, step, stage);
       this.charts.mark(current);
       this.whatIf.show(model, step, stage, v.pruned.checked);
+      this.watch(null);
     }
 
     /** Buttons with what each stage of a RASD step left; hidden for every other step. */
@@ -334,6 +336,7 @@
       for (const view of [this.tree, this.mask, this.list]) view.point(node);
       this.inspector.node(model, step, node);
       if (byKey) this.say(this.inspector.summary);
+      this.watch(node);
       const first = model.start[current];
       const k = node === -1 ? first + step.accepted.length : step.accepted.indexOf(node);
       this.answer.highlight(node === -1 ? k : k >= 0 ? first + k : -1);

@@ -1,0 +1,189 @@
+"""The lessons in a real browser: someone goes through all of them, on the folder that `make static` writes."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from restviz.ui.bundled import RUNS
+from restviz.ui.lesson import lessons
+from restviz.ui.site import lesson_page, write_site
+
+SOON = 30_000
+WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
+TOLD = lessons(RUNS)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    write_site(folder)
+    (folder / "favicon.ico").write_bytes(b"")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.fixture
+def page(site, tab):
+    tab.set_default_timeout(SOON)
+    tab.goto(site + "/index.html")
+    ready(tab)
+    return tab
+
+
+def ready(page):
+    page.wait_for_function("window.RestViz?.learning?.player.model && !RestViz.learning.moving")
+
+
+def here(page):
+    return page.evaluate("[RestViz.learning.lesson.name, RestViz.learning.at[1]]")
+
+
+def done(page):
+    return page.evaluate("RestViz.learning.done.has(RestViz.learning.id(RestViz.learning.at))")
+
+
+def do(page, goal):
+    """What the page asks for, as a person does it."""
+    if "step" in goal:
+        page.locator("body").click(position={"x": 2, "y": 2})
+        for _ in range(goal["step"] - page.evaluate("RestViz.learning.player.current")):
+            page.keyboard.press("ArrowRight")
+    if "nodes" in goal:
+        page.locator("body").click(position={"x": 2, "y": 2})
+        while not done(page):
+            page.keyboard.press("ArrowRight")
+    if "stage" in goal:
+        page.locator(".rv-stage", has_text=goal["stage"].capitalize()).click()
+    if "method" in goal:
+        names = {"eagle": "EAGLE", "rasd": "RASD", "rest": "REST"}
+        page.locator(".rv-compare tbody button", has_text=names[goal["method"]]).click()
+    if "fate" in goal:
+        kinds = {"accepted": "n-accepted", "rejected": "n-declined", "pruned": "n-pruned"}
+        wanted = f"[class*={kinds[goal['fate']]}]" if goal["fate"] in kinds else ":not(.n-root)"
+        show = page.locator(".rv-check label", has_text="pruned")
+        if goal["fate"] == "pruned" and show.is_visible():
+            show.click()
+        page.get_by_role("button", name="Fit the tree").first.click()
+        page.locator(".rv-split .rv-tree").evaluate("node => node.scrollIntoView({ block: 'center' })")
+        page.locator(f".rv-split .rv-tree .rv-node{wanted}").first.hover()
+
+
+@pytest.mark.parametrize("lesson", TOLD, ids=[lesson.name for lesson in TOLD])
+def test_every_page_can_be_followed(page, lesson):
+    page.locator(".rv-lesson-name", has_text=lesson.title).click()
+    for number, told in enumerate(lesson.pages):
+        ready(page)
+        assert here(page) == [lesson.name, number]
+        assert page.locator(".rv-page h2").inner_text() == told.title
+        shown = page.evaluate("[RestViz.learning.player.model.header.method, RestViz.learning.player.current]")
+        assert shown == [told.shown["method"], told.shown["step"]]
+        goal = {name: value for name, value in told.goal.items() if name != "optional"}
+        if goal:
+            assert not done(page), "nothing was done yet"
+            do(page, goal)
+            page.wait_for_selector(".rv-task[data-done=true]")
+        for answer, choice in zip(told.answers, page.locator(".rv-answer-choice").all(), strict=True):
+            if not answer["right"]:
+                choice.click()
+                assert not done(page)
+        if told.answers:
+            page.locator(".rv-answer-choice").nth([a["right"] for a in told.answers].index(True)).click()
+            assert page.locator(".rv-feedback:not([hidden])").count() == len(told.answers)
+        assert done(page)
+        if number + 1 < len(lesson.pages):
+            page.locator(".rv-next").click()
+    assert "✓ done" in page.locator(".rv-lesson-name", has_text=lesson.title).inner_text()
+    page.reload()
+    ready(page)
+    assert "✓ done" in page.locator(".rv-lesson-name", has_text=lesson.title).inner_text(), "the browser kept it"
+
+
+def test_pages_turn_across_lessons_and_have_addresses(page, site):
+    first = TOLD[0]
+    for _ in first.pages:
+        page.locator(".rv-next").click()
+    assert here(page) == [TOLD[1].name, 0]
+    page.get_by_role("button", name="← Back").click()
+    assert here(page) == [first.name, len(first.pages) - 1]
+    page.goto(f"{site}/index.html#{TOLD[4].name}/2")
+    page.wait_for_function(f"RestViz.learning.lesson.name === '{TOLD[4].name}'")
+    assert here(page) == [TOLD[4].name, 1]
+    page.goto(f"{site}/index.html#nothing/99")
+    page.wait_for_function(f"RestViz.learning.lesson.name === '{first.name}'")
+
+
+def test_presenting_with_keys(page):
+    page.get_by_role("button", name="Present").click()
+    size = page.locator(".rv-text").evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
+    assert size >= 20
+    step = page.evaluate("RestViz.learning.player.current")
+    page.keyboard.press("ArrowRight")
+    assert here(page)[1] == 1
+    page.keyboard.press("ArrowLeft")
+    assert here(page)[1] == 0
+    ready(page)
+    assert page.evaluate("RestViz.learning.player.current") == step, "they turn pages now"
+    page.keyboard.press("Escape")
+    assert not page.locator(".rv-present").count()
+    page.keyboard.press("ArrowRight")
+    assert here(page)[1] == 0
+    assert page.evaluate("RestViz.learning.player.current") == step + 1
+
+
+def test_on_paper_the_text_and_the_tree_are_left(page):
+    page.emulate_media(media="print")
+    assert page.locator(".rv-text").is_visible()
+    assert page.locator(".rv-split .rv-tree").is_visible()
+    assert not page.locator(".rv-turn").first.is_visible()
+    assert not page.locator(".rv-charts").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_axe_finds_nothing_serious_and_nothing_sticks_out(page, scheme, width):
+    page.set_viewport_size(dict(zip(("width", "height"), WIDTHS[width], strict=True)))
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function("scheme => document.querySelector('.rv-learn').dataset.theme === scheme", arg=scheme)
+    for at in ("5-when-retrieval-is-wrong/2", "2-guessing-from-a-corpus/4"):
+        page.evaluate("at => { location.hash = at; }", at)
+        page.wait_for_function(
+            "at => RestViz.learning.id(RestViz.learning.at) === at && !RestViz.learning.moving", arg=at
+        )
+        for choice in page.locator(".rv-answer-choice").all():
+            choice.click()
+        page.wait_for_timeout(600)  # transitions of colour
+        found = Axe().run(page).response["violations"]
+        assert [(v["id"], v["nodes"][0]["html"][:120]) for v in found if v["impact"] in ("serious", "critical")] == []
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_the_player_of_the_folder_opens_runs_by_link(site, tab):
+    tab.goto(f"{site}/player.html?run=sky&method=eagle&step=6")
+    tab.wait_for_function("document.querySelector('.rv-where')?.innerText.startsWith('step 6 of')")
+    assert tab.locator("h2", has_text="Answer (EAGLE)").is_visible()
+    assert tab.locator(".rv-compare tbody tr").count() == 5
+    tab.goto(f"{site}/player.html?run=gone")
+    tab.wait_for_selector(".rv-note[role=alert]:has-text('There is no recorded run “gone” here')")
+
+
+def test_an_exported_lesson_needs_no_network(tab, tmp_path):
+    (tmp_path / "lesson.html").write_text(lesson_page(TOLD[1]), encoding="utf-8")
+    tab.context.set_offline(True)
+    tab.goto((tmp_path / "lesson.html").as_uri())
+    tab.wait_for_selector(".rv-split .rv-tree [data-node]")
+    assert tab.locator(".rv-lesson-name").count() == 1
+    tab.locator(".rv-next").click()
+    assert tab.locator(".rv-page h2").inner_text() == TOLD[1].pages[1].title
+    assert tab.get_by_text("Try it live").is_hidden()
