@@ -168,11 +168,7 @@ def _add_trace(commands) -> None:
         out = args.out or args.file.with_name(args.file.name.split(".json")[0] + ".html")
         baseline = args.baseline and Trace.load(args.baseline)
         page = export(Trace.load(args.file), baseline, map(Trace.load, args.other))
-        try:
-            out.write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise RestvizError(f"{out} cannot be written: {error.strerror}.") from error
-        print(out)
+        _write_page(out, page)
 
     parser.set_defaults(run=write)
     parser = group.add_parser("schema", help="what is in a trace, as Markdown")
@@ -183,6 +179,15 @@ def _add_trace(commands) -> None:
         print(described(), end="")
 
     parser.set_defaults(run=tell)
+
+
+def _write_page(out: Path, page: str) -> None:
+    """Write a page and say where it is.  Raises RestvizError."""
+    try:
+        out.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise RestvizError(f"{out} cannot be written: {error.strerror}.") from error
+    print(out)
 
 
 def _add_lesson(commands) -> None:
@@ -203,11 +208,7 @@ def _add_lesson(commands) -> None:
         runs = args.runs or RUNS
         lesson = read_lesson(own if own.exists() else Path(args.file), runs)
         out = args.out or Path(f"{lesson.name}.html")
-        try:
-            out.write_text(lesson_page(lesson, runs), encoding="utf-8")
-        except OSError as error:
-            raise RestvizError(f"{out} cannot be written: {error.strerror}.") from error
-        print(out)
+        _write_page(out, lesson_page(lesson, runs))
 
     parser.set_defaults(run=run)
 

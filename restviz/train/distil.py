@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,9 @@ def distil(
 ) -> int:
     """Answer `prompts` (records with a `prompt`) until `out` holds `tokens` answer tokens; how many it holds.
 
-    Each line of `out` is the prompt's record with `answer` (text) and `tokens` (how many) added.  Prompts that are in
-    `out` already are not answered again, and a last line that was cut by an interruption is made again.  An answer of
-    `longest` tokens was cut there.
+    Each line of `out` is the prompt's record with `answer` (text), `tokens` (how many) and `target` added.  Prompts
+    that are in `out` already are not answered again, and a last line that was cut by an interruption is made again.  An
+    answer of `longest` tokens was cut there.
     Raises RestvizError when `out` is something else, holds another target's answers, or cannot be written.
     """
     import torch
@@ -86,29 +87,53 @@ def _answered(out: Path, target: str) -> list[dict[str, Any]]:
         with open(out, "ab+") as file:
             file.seek(0)
             data = file.read()
-            file.truncate(data.rfind(b"\n") + 1)
     except OSError as error:
         raise RestvizError(f"{out} cannot be written ({error.strerror}).") from error
-    done = list(read_records(out))
+    end = data.rfind(b"\n") + 1
+    was_cut = data[end : end + 1] == b"{" and not _is_json(
+        data[end:]
+    )  # anything else is not ours, and is left as it is
+    done = list(_parsed(data[: end if was_cut else None].splitlines(), out))
     for number, record in enumerate(done, 1):
         if not isinstance(record.get("answer"), str) or not isinstance(record.get("tokens"), int):
             raise RestvizError(f"{out}, line {number} holds no answer: choose another --out.")
         if record.get("target", target) != target:
             raise RestvizError(f"{out} holds answers of {record['target']}, not of {target}: choose another --out.")
+    if was_cut:
+        os.truncate(out, end)
+    elif end < len(data):  # a whole line, but for its end
+        with open(out, "ab") as file:
+            file.write(b"\n")
     return done
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a JSON-lines file (`.gz` or not), each with a `prompt`.  Raises RestvizError."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                record = json.loads(line)
-                if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
-                    raise RestvizError(f"{path}, line {number}: a record needs a “prompt” that is text.")
-                yield record
-    except (ValueError, EOFError, OSError) as error:
+        with opener(path, "rb") as file:
+            yield from _parsed(file, path)
+    except (EOFError, OSError) as error:
+        raise RestvizError(f"{path} cannot be read as JSON lines ({error}).") from error
+
+
+def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[dict[str, Any]]:
+    """The records in lines of `path`.  Raises RestvizError."""
+    try:
+        for number, line in enumerate(lines, 1):
+            record = json.loads(line)
+            if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
+                raise RestvizError(f"{path}, line {number}: a record needs a “prompt” that is text.")
+            yield record
+    except ValueError as error:
         raise RestvizError(f"{path} cannot be read as JSON lines ({error}).") from error
 
 

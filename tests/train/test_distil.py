@@ -69,6 +69,14 @@ def test_answers_are_not_mixed_with_something_else(answer, tmp_path, record, sen
         answer()
 
 
+def test_a_file_that_holds_something_else_is_left_as_it_is(answer, tmp_path):
+    for text in ("my only note", "a\nb", '{"prompt": "a"}', '{"prompt": "a"}\n{"prompt": "b"}'):
+        (tmp_path / "answers.jsonl").write_text(text)
+        with pytest.raises(RestvizError):
+            answer()
+        assert (tmp_path / "answers.jsonl").read_text() == text
+
+
 def test_where_answers_cannot_go_is_told_before_a_model_is_loaded(tmp_path):
     (tmp_path / "file").write_text("")
     for out, sentence in (

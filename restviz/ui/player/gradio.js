@@ -8,12 +8,6 @@
 
   const ids = (model) => model.tokens.map((token) => token.id);
 
-  /** What the server answers to the questions of a player. */
-  const asking = (server) => ({
-    whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position, position === null ? null : looks(model)])),
-    places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
-  });
-
   /** The target's look before each token of the answer. */
   const looks = (model) => model.steps.flatMap((step) => step.looks.map(({ token, p }) => ({ token, p })));
 
@@ -29,7 +23,8 @@
       plotly: RestViz.loadPlotly(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
       isDark: () => document.body.classList.contains("dark"),
       fields,
-      ...asking(server),
+      whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position, position === null ? null : looks(model)])),
+      places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
       template: new URL(base + "export.html", document.baseURI).href,
       link: location.origin + location.pathname,
     });
@@ -84,12 +79,7 @@
     async function first() { // something real to look at while the model loads
       const query = new URLSearchParams(location.search), asked = query.get("run");
       if (query.has("prompt") || (asked !== null && !runs[asked])) return;
-      const name = asked ?? Object.keys(runs)[0], { methods, shown } = runs[name];
-      const method = methods.includes(query.get("method")) ? query.get("method") : shown;
-      const traces = await RestViz.recorded(new URL(base + "runs/", document.baseURI), name, methods).catch(() => null);
-      if (!traces || player.model) return; // a run was quicker
-      player.open(RestViz.opened(traces, name, method, "Press Run to make one here."));
-      player.seek(Number.parseInt(query.get("step") ?? Math.min(4, traces[method].steps.length - 1), 10) || 0);
+      await RestViz.openRecorded(player, new URL(base + "runs/", document.baseURI), runs, query, "Press Run to make one here.").catch(() => null);
     }
     first();
 

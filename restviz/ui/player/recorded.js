@@ -21,6 +21,15 @@
     };
   }
 
+  /** Show the run that a query names by ?run=, ?method= and ?step=, or the first. */
+  async function openRecorded(player, folder, runs, query, invitation) {
+    const asked = query.get("run"), name = runs[asked] ? asked : Object.keys(runs)[0], { methods, shown } = runs[name];
+    const method = methods.includes(query.get("method")) ? query.get("method") : shown, traces = await recorded(folder, name, methods);
+    if (player.model) return; // a run was quicker
+    player.open(opened(traces, name, method, invitation));
+    player.seek(Number.parseInt(query.get("step") ?? Math.min(4, traces[method].steps.length - 1), 10) || 0);
+  }
+
   /** Plotly, from its file, so that nothing waits for it; null where it cannot be had. */
   function loadPlotly(src) {
     return new Promise((resolve) => {
@@ -32,15 +41,11 @@
   async function showRecorded(host, { base, runs }) {
     const at = (path) => new URL(path, document.baseURI), query = new URLSearchParams(location.search), asked = query.get("run");
     const player = RestViz.createPlayer(host, { plotly: loadPlotly(at(base + "plotly.min.js").href), link: location.origin + location.pathname });
-    const name = runs[asked] ? asked : Object.keys(runs)[0], { methods, shown } = runs[name];
-    const method = methods.includes(query.get("method")) ? query.get("method") : shown;
     try {
-      const traces = await recorded(at(base + "runs/"), name, methods);
-      player.open(opened(traces, name, method, "Traces of your own can be opened below."));
-      player.seek(Number.parseInt(query.get("step") ?? Math.min(4, traces[method].steps.length - 1), 10) || 0);
+      await openRecorded(player, at(base + "runs/"), runs, query, "Traces of your own can be opened below.");
       if (asked && !runs[asked]) player.fail(`There is no recorded run “${asked}” here, only ${Object.keys(runs).join(", ")}.`);
     } catch { player.fail("The recorded run could not be read: it has to be beside this page, and the page served over http."); }
   }
 
-  Object.assign(RestViz, { recorded, opened, loadPlotly, showRecorded });
+  Object.assign(RestViz, { recorded, openRecorded, loadPlotly, showRecorded });
 })((globalThis.RestViz = globalThis.RestViz || {}));
