@@ -2,8 +2,8 @@
 
 Five kinds, mixed evenly by `mixed_prompts`: code to write, code to work on, questions, texts to rewrite and texts to
 sum up.  What is not written here comes from two sources whose licences allow it: Python's standard library (PSF-2.0)
-and the Wikipedia paragraphs and questions of SQuAD and HotpotQA (CC BY-SA 4.0).  None is from HumanEval or MT-Bench
-(tests/train/test_prompts.py compares 13-grams), nor from TruthfulQA, which was not at hand to be compared.
+and the Wikipedia paragraphs and questions of SQuAD and HotpotQA (CC BY-SA 4.0).  None is from HumanEval, MT-Bench or
+TruthfulQA (tests/train/test_prompts.py compares 13-grams).
 """
 
 from __future__ import annotations
