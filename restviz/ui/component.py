@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
@@ -17,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from restviz.ui.bundled import BUNDLED, METHODS, RUNS
 from restviz.ui.export import PLAYER, PLOTLY, SCRIPTS, template
+from restviz.ui.lesson import lessons
 
 BASE = "restviz/"  # relative: it also holds behind a proxy that serves the page under a path
 
@@ -34,20 +36,33 @@ def routes() -> list[Mount | Route]:
 
 
 def player(server_functions: list[Callable[[Any], str]], fields: dict[str, list[dict]]) -> gr.HTML:
-    """Shows runs; its value is the latest message as a JSON string.  `fields`: what can be asked after a run.
+    """Shows runs; its value is the latest message as a JSON string.  `fields`: what can be asked after a run."""
+    script = f"RestViz.connect(element, props, server, watch, {_options(fields=fields)});"
+    return _component("rv-player", "rv-host", script, server_functions)
 
-    Not a subclass of gr.HTML: Gradio would write a .pyi file next to the module that defines one.
-    """
+
+def learn(server_functions: list[Callable[[Any], str]], fields: dict[str, list[dict]]) -> gr.HTML:
+    """The lessons with a player beside them; `fields` as above."""
+    told = [asdict(lesson) for lesson in lessons(RUNS)]
+    script = f"RestViz.connectLessons(element, server, {_options(fields=fields, lessons=told)});"
+    return _component("rv-learn", "rv-learn-host", script, server_functions)
+
+
+def _options(**options: Any) -> str:
     runs = {name: {"methods": METHODS, "shown": run.shown} for name, run in BUNDLED.items()}
-    options = {"base": BASE, "fields": fields, "runs": runs}
+    return json.dumps({"base": BASE, "runs": runs, **options})
+
+
+def _component(elem_id: str, host: str, script: str, server_functions: list[Callable[[Any], str]]) -> gr.HTML:
+    """Not a subclass of gr.HTML: Gradio would write a .pyi file next to the module that defines one."""
     head = f'<link rel="stylesheet" href="{BASE}player/player.css">'
     head += "".join(f'<script src="{BASE}player/{name}"></script>' for name in (*SCRIPTS, "gradio.js"))
     return gr.HTML(
         "{}",
-        html_template='<div class="rv-host"></div>',
-        js_on_load=f"RestViz.connect(element, props, server, watch, {json.dumps(options)});",
+        html_template=f'<div class="{host}"></div>',
+        js_on_load=script,
         apply_default_css=False,
-        head=head,
+        head=head if elem_id == "rv-player" else None,
         server_functions=server_functions,
-        elem_id="rv-player",
+        elem_id=elem_id,
     )

@@ -21,7 +21,7 @@ from restviz.drafters import METHODS
 from restviz.settings import Settings, SettingsError
 from restviz.ui.bundled import BUNDLED
 from restviz.ui.bundled import METHODS as METHODS_OF_RUNS
-from restviz.ui.component import player, routes
+from restviz.ui.component import learn, player, routes
 from restviz.ui.presets import PRESETS
 from restviz.ui.runner import Runner
 
@@ -74,7 +74,14 @@ CSS = """
 #rv-advanced [data-testid="block-info"] { padding: 0; }
 #rv-advanced .row { gap: 8px; }
 #rv-stores input { color: var(--body-text-color) !important; } /* its placeholder is too pale */
-@media (min-width: 900px) { #rv-form { position: sticky; top: 10px; align-self: start; max-width: 330px; } }
+#rv-tabs [role="tab"][aria-selected="true"] { color: var(--primary-700); } /* the theme's is too pale to read */
+.dark #rv-tabs [role="tab"][aria-selected="true"] { color: var(--primary-300); }
+#rv-learn { padding: 0; }
+@media (min-width: 900px) {
+  #rv-form { position: sticky; top: 10px; align-self: start; max-width: 330px; }
+  #rv-tabs { margin-top: -36px; } /* beside the title */
+  #rv-tabs > .tab-wrapper { width: fit-content; margin-left: auto; padding-bottom: 4px; }
+}
 """
 
 
@@ -136,7 +143,8 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
             "<h1>RestViz</h1><p>Retrieval-based speculative decoding (REST, RASD) on a real model, step by step.</p>",
             elem_id="rv-title",
         )
-        with gr.Row():
+        tabs = gr.Tabs(elem_id="rv-tabs")
+        with tabs, gr.Tab("Studio"), gr.Row():
             with gr.Column(scale=0, min_width=330, elem_id="rv-form"):
                 preset = gr.Radio([p.label for p in PRESETS], value=first.label, label="Examples", elem_id="rv-presets")
                 prompt = gr.Textbox(first.prompt, label="Prompt", lines=8, max_lines=14, elem_id="rv-prompt")
@@ -183,6 +191,8 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                                 fields |= {name: field(name) for name in names}
             with gr.Column(scale=1, min_width=320):
                 view = player([engine, steps, what_if, places], what_if_fields())
+        with tabs, gr.Tab("Learn"):
+            learn([what_if, places], what_if_fields())
 
         async def on_run(
             request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any, **comparison: Any

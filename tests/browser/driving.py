@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from axe_playwright_python.sync_playwright import Axe
 from bring import installed
 from playwright.sync_api import Browser, Page
 
@@ -72,3 +73,14 @@ class App:
 def model(page: Page, expression: str):
     """Evaluate with `p` the player and `m` its model on screen."""
     return page.evaluate(f"(() => {{ const p = RestViz.player, m = p.model; return {expression}; }})()")
+
+
+def serious(page: Page, within: str = "body") -> list[str]:
+    """What axe calls serious or critical."""
+    found = Axe().run(page, context=within).response["violations"]
+    return [
+        f"{v['id']} ({v['impact']}): {v['help']}: {node['target']} {node['html'][:160]}"
+        for v in found
+        if v["impact"] in ("serious", "critical")
+        for node in v["nodes"][:3]
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from driving import serious
 
 SOON = 30_000
 MINUTES = 300_000  # ms: the model may have to be loaded first
@@ -17,17 +17,6 @@ def recorded(request, app, tab):
     tab.goto(app.url + "/?run=stack&method=rasd&step=4")
     tab.wait_for_function("window.RestViz?.player?.model && RestViz.player.charts.ready", timeout=SOON)
     return tab
-
-
-def serious(page, within):
-    """What axe calls serious or critical."""
-    found = Axe().run(page, context=within).response["violations"]
-    return [
-        f"{v['id']} ({v['impact']}): {v['help']}: {node['target']} {node['html'][:160]}"
-        for v in found
-        if v["impact"] in ("serious", "critical")
-        for node in v["nodes"][:3]
-    ]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -45,7 +34,7 @@ def test_axe_finds_nothing_serious(recorded, theme):
     recorded.locator("#rv-advanced button").first.click()
     recorded.wait_for_selector("#rv-seed input", state="visible")
     recorded.wait_for_timeout(600)  # transitions of colour
-    assert serious(recorded, "body") == []
+    assert serious(recorded) == []
     for stage in ("retrieve", "prune", "draft", "fuse"):
         recorded.evaluate("stage => RestViz.player.show(stage)", stage)
         recorded.wait_for_timeout(600)
@@ -59,12 +48,12 @@ def test_axe_finds_nothing_serious_before_a_run_and_beside_an_error(app, tab, th
     tab.evaluate("dark => document.body.classList.toggle('dark', dark)", theme == "dark")
     tab.wait_for_function("theme => document.querySelector('.rv').dataset.theme === theme", arg=theme)
     tab.wait_for_timeout(600)  # transitions of colour
-    assert serious(tab, "body") == []
+    assert serious(tab) == []
     tab.locator("#rv-prompt textarea").fill(" ")
     tab.click("#rv-run")
     tab.wait_for_selector(".rv-note[role=alert]:has-text('prompt is empty')", timeout=MINUTES)
     tab.wait_for_timeout(600)
-    assert serious(tab, "body") == []
+    assert serious(tab) == []
 
 
 def test_nothing_is_wider_than_the_window(recorded):

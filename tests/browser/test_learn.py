@@ -7,13 +7,14 @@ import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from driving import model, serious
 
 from restviz.ui.bundled import RUNS
 from restviz.ui.lesson import lessons
 from restviz.ui.site import lesson_page, write_site
 
 SOON = 30_000
+RUN = 300_000  # ms: the model may have to be loaded first
 WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
 TOLD = lessons(RUNS)
 
@@ -164,8 +165,7 @@ def test_axe_finds_nothing_serious_and_nothing_sticks_out(page, scheme, width):
         for choice in page.locator(".rv-answer-choice").all():
             choice.click()
         page.wait_for_timeout(600)  # transitions of colour
-        found = Axe().run(page).response["violations"]
-        assert [(v["id"], v["nodes"][0]["html"][:120]) for v in found if v["impact"] in ("serious", "critical")] == []
+        assert serious(page) == []
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
@@ -187,3 +187,64 @@ def test_an_exported_lesson_needs_no_network(tab, tmp_path):
     tab.locator(".rv-next").click()
     assert tab.locator(".rv-page h2").inner_text() == TOLD[1].pages[1].title
     assert tab.get_by_text("Try it live").is_hidden()
+
+
+@pytest.fixture
+def inside(app, tab):
+    """The app, at the lesson that a link names."""
+    tab.set_default_timeout(SOON)
+    tab.goto(app.url + "/#5-when-retrieval-is-wrong/3")
+    ready(tab)
+    return tab
+
+
+def test_in_the_app_lessons_are_a_tab_where_what_if_answers(inside):
+    assert inside.get_by_role("tab", name="Learn").get_attribute("aria-selected") == "true"
+    assert here(inside) == ["5-when-retrieval-is-wrong", 2]
+    inside.wait_for_selector("#rv-learn .rv-told strong", timeout=RUN)
+    inside.locator("#rv-learn").get_by_label("k, first tokens that stay").fill("1")
+    inside.wait_for_function("/it was \\d/.test(document.querySelector('#rv-learn .rv-told').innerText)", timeout=RUN)
+
+
+def test_a_node_of_a_lesson_says_where_it_is_from(inside):
+    inside.wait_for_selector("#rv-learn .rv-told strong", timeout=RUN)
+    player = "RestViz.learning.player"
+    inside.evaluate(f"{player}.pointNode({player}.model.steps[{player}.current].nodes.source.findIndex(f => f & 1))")
+    inside.wait_for_selector("#rv-learn .rv-places mark", timeout=SOON)
+
+
+def test_try_it_live_fills_the_form_with_what_the_lesson_shows(inside):
+    asked = inside.evaluate("RestViz.learning.player.model.header")
+    inside.get_by_text("Try it live").click()
+    inside.wait_for_function("document.querySelector('#rv-prompt textarea')?.value.startsWith('Write a Python class')")
+    assert inside.get_by_role("tab", name="Studio").get_attribute("aria-selected") == "true"
+    assert inside.locator("#rv-method input").input_value() == "RASD"
+    assert inside.locator("#rv-prompt textarea").input_value() == asked["prompt"]
+    inside.wait_for_function("RestViz.player")
+    assert model(inside, "p.model") is None, "what is to be run is not covered by a recorded run"
+
+
+def test_keys_step_the_player_of_the_open_tab_only(inside):
+    inside.get_by_role("tab", name="Studio").click()
+    inside.wait_for_function("RestViz.player.model")
+    inside.evaluate("document.activeElement.blur()")
+    both = "[RestViz.player.current, RestViz.learning.player.current]"
+    before = inside.evaluate(both)
+    inside.keyboard.press("ArrowRight")
+    assert inside.evaluate(both) == [before[0] + 1, before[1]]
+    inside.get_by_role("tab", name="Learn").click()
+    inside.evaluate("document.activeElement.blur()")
+    inside.keyboard.press("ArrowRight")
+    assert inside.evaluate(both) == [before[0] + 1, before[1] + 1]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_axe_finds_nothing_serious_in_the_app(inside, width, theme):
+    inside.set_viewport_size(dict(zip(("width", "height"), WIDTHS[width], strict=True)))
+    inside.evaluate("dark => document.body.classList.toggle('dark', dark)", theme == "dark")
+    inside.wait_for_function("theme => document.querySelector('.rv-learn').dataset.theme === theme", arg=theme)
+    inside.wait_for_selector("#rv-learn .rv-told strong", timeout=RUN)
+    inside.wait_for_timeout(600)  # transitions of colour
+    assert serious(inside) == []
+    assert inside.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

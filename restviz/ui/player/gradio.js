@@ -17,19 +17,37 @@
     return data;
   }
 
-  /** @param options {base, fields, runs}: where the player's files are, see whatif.js, and name -> {methods, shown} */
-  RestViz.connect = (element, props, server, watch, { base, fields, runs }) => {
-    const player = RestViz.createPlayer(element.querySelector(".rv-host"), {
-      plotly: RestViz.loadPlotly(new URL(base + "plotly/plotly.min.js", document.baseURI).href),
-      isDark: () => document.body.classList.contains("dark"),
-      fields,
-      whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position, position === null ? null : looks(model)])),
-      places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
-      template: new URL(base + "export.html", document.baseURI).href,
-      link: location.origin + location.pathname,
+  let plotly = null; // one load for both tabs
+
+  /** What a player needs of this page. */
+  const inside = (server, { base, fields }) => ({
+    plotly: (plotly ??= RestViz.loadPlotly(new URL(base + "plotly/plotly.min.js", document.baseURI).href)),
+    isDark: () => document.body.classList.contains("dark"),
+    fields,
+    whatIf: async (model, changes, position) => answer(await server.what_if([model.header, ids(model), changes, position, position === null ? null : looks(model)])),
+    places: async (model, step, node) => answer(await server.places([model.header, ids(model).slice(0, model.start[step.index]), step, node])).places,
+    template: new URL(base + "export.html", document.baseURI).href,
+    link: location.origin + location.pathname,
+  });
+
+  const themed = (player) => new MutationObserver(() => player.theme()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+
+  /** The tab with the lessons: `lessons` of restviz/ui/lesson.py, the other options as below. */
+  RestViz.connectLessons = (element, server, options) => {
+    const folder = new URL(options.base + "runs/", document.baseURI);
+    const { player } = RestViz.learn(element.querySelector(".rv-learn-host"), {
+      ...inside(server, options), lessons: options.lessons, live: location.pathname,
+      runs: (name) => RestViz.recorded(folder, name, options.runs[name].methods),
     });
-    new MutationObserver(() => player.theme()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    themed(player);
+  };
+
+  /** @param options {base, fields, runs}: where the player's files are, see whatif.js, and name -> {methods, shown} */
+  RestViz.connect = (element, props, server, watch, options) => {
+    const { base, runs } = options, player = RestViz.createPlayer(element.querySelector(".rv-host"), inside(server, options));
+    themed(player);
     RestViz.player = player; // one a page; tests read it
+    if (location.hash.length > 1) document.querySelector("#rv-tabs [role=tab]:nth-of-type(2)")?.click(); // a link to a lesson
     const models = new Map(); // run id -> TraceModel
 
     let last = null; // id of the run that came last
@@ -92,7 +110,7 @@
         else {
           const now = player.view.note.textContent;
           if (now === "" || now === loading) player.note((loading = state.note)); // a run may have something else to say
-          if (state.ready) player.whatIf.refresh(); // it may have been asked before there was anyone to answer
+          if (state.ready) [player, RestViz.learning?.player].forEach((one) => one?.whatIf.refresh()); // it may have been asked before there was anyone to answer
           else setTimeout(engine, 700);
         }
       } catch { setTimeout(engine, 3000); }

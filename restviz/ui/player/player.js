@@ -242,7 +242,7 @@
     }
 
     key(event) {
-      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !this.model) return;
+      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !this.model || !this.host.checkVisibility()) return;
       const at = event.target, range = at === this.timeline.range;
       const typing = !range && at.closest?.("input, textarea, select, [contenteditable=true], [role=listbox], [role=slider]");
       const space = event.key === " ";
