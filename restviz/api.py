@@ -11,7 +11,7 @@ run.trace
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -71,13 +71,11 @@ class Run:
 
     def __iter__(self) -> Iterator[Step]:
         """Yield the steps as they are made.  Waits while another run uses the engine."""
-        s, trace, target = self.settings, self.trace, self.engine.target
+        trace = self.trace
         if trace.steps or trace.finish:
             raise RuntimeError("a Run can be iterated over once; its steps are in run.trace.steps")
-        sampler = Sampler(s.temperature, s.top_k, s.top_p, s.seed)
         with self.engine.lock:
-            drafter = Listening(self.drafter)
-            steps = decode(target, drafter, trace.header.prompt_ids, sampler, s.max_new_tokens)
+            steps = self._steps()
             finish = Finish(reason="failed", message="The run failed.")
             try:
                 while not self._stopped.is_set():
@@ -96,11 +94,16 @@ class Run:
                 raise
             finally:
                 steps.close()
-                trace.text = target.decode(trace.tokens)
+                trace.text = self.engine.target.decode(trace.tokens)
                 trace.finish = finish
-                self.engine.remembered = (
-                    drafter.features(trace.header.prompt_ids + trace.tokens) or self.engine.remembered
-                )
+
+    def _steps(self) -> Generator[Step, None, Finish]:
+        s, ids, drafter = self.settings, self.trace.header.prompt_ids, Listening(self.drafter)
+        sampler = Sampler(s.temperature, s.top_k, s.top_p, s.seed)
+        try:
+            return (yield from decode(self.engine.target, drafter, ids, sampler, s.max_new_tokens))
+        finally:
+            self.engine.remembered = drafter.features(ids + self.trace.tokens) or self.engine.remembered
 
     def _name(self, *ids: Sequence[int]) -> None:
         """Put the text of new token ids into the trace."""
@@ -119,8 +122,12 @@ class Engine:
     ):
         self.target, self.datastores, self.head, self.assistant = target, datastores, head, assistant
         self.token_text = TokenText(target.tokenizer)
-        self.lock = target.lock  # engines over the same target share it
         self.remembered: Features | None = None  # of the last run or replay that had any, see `restviz.replay`
+
+    @property
+    def lock(self) -> threading.Lock:
+        """Held while the target computes; engines over the same target share it."""
+        return self.target.lock
 
     def stream(self, prompt: str, settings: Settings | None = None) -> Run:
         """A run, ready to be iterated over.  Raises RestvizError when prompt or settings do not allow one."""
@@ -175,12 +182,19 @@ class Engine:
 
 @lru_cache(maxsize=2)
 def _load(
-    target: str, datastores: tuple[str, ...], head: str, assistant: str, device: str, dtype: str, attention: str
+    target: str,
+    datastores: tuple[str, ...],
+    head: str,
+    assistant: str,
+    device: str,
+    dtype: str,
+    attention: str,
+    probe: bool,
 ) -> Engine:
     check_head_name(head)
     tokenizer = load_tokenizer(target)
     stores = [open_or_build(name, tokenizer, tokenizer_name=target) for name in datastores]  # before the long part
-    loaded = load_target(target, device, dtype, attention)
+    loaded = load_target(target, device, dtype, attention, probe)
     return Engine(loaded, stores, head_for(head, loaded), load_assistant(assistant, loaded) if assistant else None)
 
 
@@ -196,6 +210,7 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     attention: str = "auto",
+    probe: bool = True,
 ) -> Engine:
     """Load a target and open (or first build) its datastores; the last engines are kept.  Raises RestvizError.
 
@@ -204,11 +219,11 @@ def load(
     head        the target's EAGLE head: a checkpoint's folder or hub id, `auto` (the one RestViz has for it, if any) or
                 `none`
     assistant   a smaller model with the target's tokenizer, named like a target; none by default
-    device, dtype, attention   see `restviz.target.build.load_target`
+    device, dtype, attention, probe   see `restviz.target.build.load_target`
     """
     names = (datastore,) if isinstance(datastore, str) else tuple(datastore)
     with _loading:
-        return _load(target, names, head, assistant, device, dtype, attention)
+        return _load(target, names, head, assistant, device, dtype, attention, probe)
 
 
 def generate(

@@ -52,4 +52,5 @@ def load_assistant(name: str, target: Target) -> Target:
             f"{resolve(name).name} has another tokenizer than {target.info.name}, so it cannot draft for it: choose "
             "an assistant of the same family."
         )
-    return load_target.__wrapped__(name, environment.device, environment.dtype, "fast")
+    probe = environment.bit_exact is not None  # where the target could be measured, this can
+    return load_target.__wrapped__(name, environment.device, environment.dtype, "fast", probe)

@@ -30,12 +30,15 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 @lru_cache(maxsize=1)
-def load_target(name: str = "default", device: str = "auto", dtype: str = "auto", attention: str = "auto") -> Target:
+def load_target(
+    name: str = "default", device: str = "auto", dtype: str = "auto", attention: str = "auto", probe: bool = True
+) -> Target:
     """Load a target (see `restviz.target.load` for names).  The last one loaded is kept.
 
     device     auto: cuda, else mps, else cpu; or what torch calls a device
     dtype      auto: cuda bf16, mps fp16, cpu whichever of fp32 and bf16 a calibration finds faster; or one of DTYPES
     attention  auto: exact on cpu, fast elsewhere; or `exact` or `fast` (see `restviz.target.attention`)
+    probe      whether to `measure` it now; False where there is no GPU yet, as on ZeroGPU
 
     Raises TargetError when the target cannot be had, cannot verify trees, or does not allow one of the choices.
     """
@@ -52,10 +55,15 @@ def load_target(name: str = "default", device: str = "auto", dtype: str = "auto"
     transformers_logging.disable_progress_bar()
     source = resolve(name)
     if dtype == "auto" and device == "cpu":
-        return _checked(source, _faster(source, attention))
-    if dtype == "auto":
-        dtype = "bf16" if device.startswith("cuda") else "fp16"
-    return _checked(source, _load(source, device, dtype, attention))
+        target = _faster(source, attention)
+    else:
+        if dtype == "auto":
+            dtype = "bf16" if device.startswith("cuda") else "fp16"
+        target = _load(source, device, dtype, attention)
+    gc.collect()  # the dtype that lost
+    if probe:
+        measure(target)
+    return target
 
 
 def _faster(source: Source, attention: str) -> Target:
@@ -68,16 +76,16 @@ def _faster(source: Source, attention: str) -> Target:
             log.info("measuring how fast %s is on this CPU, once", dtype)
             return loaded.setdefault(dtype, _load(source, "cpu", dtype, attention))
 
-        times = forward_times(_key(source, "cpu", dtype, attention), load, (1, 32))
+        times = forward_times(_key(source.revision or source.spec, "cpu", dtype, attention), load, (1, 32))
         mean[dtype] = statistics.geometric_mean(times.values())
     best = min(mean, key=mean.get)
     return loaded.get(best) or _load(source, "cpu", best, attention)
 
 
-def _key(source: Source, device: str, dtype: str, attention: str) -> str:
-    """Names what a forward's cost depends on."""
+def _key(model: str, device: str, dtype: str, attention: str) -> str:
+    """Names what a forward's cost depends on; `model` is a revision, or a spec."""
     machine = f"{_device_name(device)}, {torch.get_num_threads()} threads"
-    return f"{source.revision or source.spec}, {machine}, {attention}, torch {version('torch')}, {dtype}"
+    return f"{model}, {machine}, {attention}, torch {version('torch')}, {dtype}"
 
 
 def _load(source: Source, device: str, dtype: str, attention: str) -> Target:
@@ -162,19 +170,20 @@ def _weights(source: Source, dtype: str, attention: str) -> PreTrainedModel:
         ) from error
 
 
-def _checked(source: Source, target: Target) -> Target:
-    """The target with what was found out about it in its `environment`.  Raises TargetError when it cannot verify."""
-    gc.collect()  # the dtype that lost
-    env = target.environment
+def measure(target: Target) -> None:
+    """Find out whether a target is bit-exact and what its forwards cost, for its `environment`.
+
+    Raises TargetError when it cannot verify draft trees.
+    """
+    env, model = target.environment, target.info.revision or target.info.source
     try:
         env.bit_exact = is_bit_exact(target)
-        env.forward_ms = forward_times(_key(source, env.device, env.dtype, env.attention), lambda: target)
+        env.forward_ms = forward_times(_key(model, env.device, env.dtype, env.attention), lambda: target)
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         raise TargetError(
             f"{type(target.model).__name__} cannot verify a draft tree with {target.environment.attention} attention "
             f"({type(error).__name__}): choose another model, or another attention."
         ) from error
-    return target
 
 
 def _context_window(model: PreTrainedModel) -> int:
