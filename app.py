@@ -1,6 +1,7 @@
 """Entry point, also for Spaces: builds the page and launches it on HOST and PORT, nothing else.
 
-RESTVIZ_TARGET, RESTVIZ_HEAD and RESTVIZ_ASSISTANT name other models than the default ones (see `restviz.load`).
+RESTVIZ_MODEL names another model of restviz/ui/config.toml than the first; RESTVIZ_TARGET, RESTVIZ_HEAD and
+RESTVIZ_ASSISTANT name models of one's own (see `restviz.load`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ import errno
 import os
 import socket
 import sys
-from functools import partial
+from contextlib import suppress
+
+with suppress(ImportError):  # on ZeroGPU, and there before torch
+    import spaces  # noqa: F401
 
 
 def main() -> int:
@@ -21,12 +25,14 @@ def main() -> int:
     try:
         socket.getaddrinfo(host, None)  # before anything is loaded: is it an address, and is the port free?
         socket.create_server((host, int(port))).close()
-        from restviz import load
+        from restviz.errors import RestvizError
         from restviz.ui.page import launch
 
-        named = {name: os.environ.get(f"RESTVIZ_{name.upper()}") for name in ("target", "head", "assistant")}
-        named = {name: value for name, value in named.items() if value}
-        launch(host, int(port), partial(load, **named), assistant="assistant" in named)
+        try:
+            launch(host, int(port))
+        except RestvizError as error:
+            print(error, file=sys.stderr)
+            return 1
     except OSError as error:
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             print(f"HOST is {host!r}, which is not an address of this machine.", file=sys.stderr)

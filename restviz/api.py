@@ -10,11 +10,14 @@ run.trace
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+
+import torch
 
 from restviz.check import check
 from restviz.datastore import DATASTORES, Datastore, open_or_build
@@ -224,6 +227,15 @@ def load(
     names = (datastore,) if isinstance(datastore, str) else tuple(datastore)
     with _loading:
         return _load(target, names, head, assistant, device, dtype, attention, probe)
+
+
+def unload() -> None:
+    """Free the engines that `load` keeps; those that someone else holds stay."""
+    with _loading:
+        _load.cache_clear()
+        load_target.cache_clear()
+        gc.collect()
+        torch.cuda.empty_cache()  # nothing without a GPU
 
 
 def generate(

@@ -8,7 +8,6 @@ https://huggingface.co/docs/hub/spaces-zerogpu
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -22,11 +21,6 @@ from restviz.trace import Check, Environment, Finish, Step, Trace
 STARTUP = 20  # seconds of a call before its first token: moving the weights, measuring
 PER_TOKEN = 0.06  # seconds: a forward of a 7B target, generously
 LONGEST = 120  # seconds that a visitor's quota usually allows
-
-
-def here() -> bool:
-    """Whether this is a ZeroGPU Space."""
-    return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
 def seconds(task: str, question: dict[str, Any]) -> int:

@@ -1,27 +1,28 @@
 """The page: prompt and parameters on the left, the player on the right.
 
-`build(load)` makes it; `launch()` serves it.  The engine loads in the background, so the page opens at once.
+`build()` makes it; `launch()` serves it.  The engine loads in the background, so the page opens at once.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, get_args
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read on import: no request may leave the machine
 
 import gradio as gr
 
-import restviz
 from restviz.datastore import DATASTORES
 from restviz.drafters import METHODS
 from restviz.settings import Settings, SettingsError
 from restviz.ui.bundled import BUNDLED
 from restviz.ui.bundled import METHODS as METHODS_OF_RUNS
 from restviz.ui.component import learn, player, routes
+from restviz.ui.config import Offer, offer, on_zero_gpu
 from restviz.ui.presets import PRESETS
 from restviz.ui.runner import Runner
 
@@ -117,12 +118,11 @@ def settings_from(values: dict[str, Any]) -> Settings:
         raise SettingsError(re.sub(r"\w+", lambda word: LABELS.get(word[0], word[0]), str(error))) from None
 
 
-def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.Blocks:
-    """The page.  `load` gives the engine (default `restviz.load`) and is called in a thread at once.
-
-    `assistant`: it will have an assistant, so that the method is offered.
-    """
-    runner = Runner(load or restviz.load)
+def build(offered: Offer) -> gr.Blocks:
+    """The page, with the models, datastores and limits that are `offered`."""
+    limits, models = offered.limits, [model.name for model in offered.models]
+    runner = Runner({model.name: partial(model.load, offered.datastores) for model in offered.models}, limits)
+    drafts = [name for name in METHODS if name != "assistant" or any(model.assistant for model in offered.models)]
     first = PRESETS[0]
 
     def engine(_: Any) -> str:
@@ -148,13 +148,22 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
             with gr.Column(scale=0, min_width=330, elem_id="rv-form"):
                 preset = gr.Radio([p.label for p in PRESETS], value=first.label, label="Examples", elem_id="rv-presets")
                 prompt = gr.Textbox(first.prompt, label="Prompt", lines=8, max_lines=14, elem_id="rv-prompt")
-                offered = [(m.label, name) for name, m in METHODS.items() if assistant or name != "assistant"]
-                method = gr.Dropdown(offered, value="rest", label="Method", elem_id="rv-method", filterable=False)
+                choices = [(METHODS[name].label, name) for name in drafts]
+                method = gr.Dropdown(choices, value="rest", label="Method", elem_id="rv-method", filterable=False)
                 with gr.Row():
                     run = gr.Button("Run", variant="primary", elem_id="rv-run", min_width=100)
                     stop = gr.Button("Stop", variant="secondary", interactive=False, elem_id="rv-stop", min_width=100)
                 every = gr.Button("Compare methods", variant="secondary", elem_id="rv-every")
                 with gr.Accordion("Advanced", open=False, elem_id="rv-advanced"):
+                    model = gr.Dropdown(
+                        [(model.label, model.name) for model in offered.models],
+                        value=models[0],
+                        label="Model",
+                        info="another one is loaded when Run is pressed",
+                        visible=len(models) > 1,
+                        filterable=False,
+                        elem_id="rv-model",
+                    )
                     chat = gr.Checkbox(
                         first.chat, label="Chat template", info="off: the model continues the prompt as it is"
                     )
@@ -164,7 +173,7 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                         info="else it is kept for this prompt and sampling",
                         elem_id="rv-fresh",
                     )
-                    drafting = [(label, name) for label, name in offered if name != "autoregressive"]
+                    drafting = [(label, name) for label, name in choices if name != "autoregressive"]
                     compared = gr.CheckboxGroup(
                         drafting,
                         value=[name for _, name in drafting],
@@ -173,7 +182,7 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                         elem_id="rv-compared",
                     )
                     repeats = gr.Dropdown(
-                        [1, 2, 3, 5],
+                        [n for n in (1, 2, 3, 5) if not limits or n <= limits.repeats],
                         value=1,
                         label="Repeats of a comparison",
                         info="each method so many times, to see the spread",
@@ -182,26 +191,33 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
                     )
                     gr.Markdown("**Sampling (for every method)**")
                     with gr.Row():
-                        fields = {name: field(name) for name in SAMPLING}
+                        fields = {name: field(name, offered.datastores) for name in SAMPLING}
                     groups = {}
                     for title, names in GROUPS.items():
                         with gr.Column(visible=reads("rest", names), elem_classes="rv-group") as groups[title]:
                             gr.Markdown(f"**{title}**")
                             with gr.Row():
-                                fields |= {name: field(name) for name in names}
+                                fields |= {name: field(name, offered.datastores) for name in names}
             with gr.Column(scale=1, min_width=320):
-                view = player([engine, steps, what_if, places], what_if_fields())
+                view = player([engine, steps, what_if, places], what_if_fields(offered.datastores))
         with tabs, gr.Tab("Learn"):
-            learn([what_if, places], what_if_fields())
+            learn([what_if, places], what_if_fields(offered.datastores))
 
         async def on_run(
-            request: gr.Request, prompt: str, method: str, chat: bool, fresh: bool, *values: Any, **comparison: Any
+            request: gr.Request,
+            model: str,
+            prompt: str,
+            method: str,
+            chat: bool,
+            fresh: bool,
+            *values: Any,
+            **comparison: Any,
         ) -> AsyncIterator[tuple]:
             form = {"method": method, "chat": chat, **dict(zip(fields, values, strict=True))}
             keep, off, on = gr.skip(), gr.update(interactive=False), gr.update(interactive=True)
             yield keep, off, on, off
             make = lambda **change: settings_from(form | change)  # noqa: E731
-            messages = runner.run(request.session_hash, prompt, make, fresh, **comparison)
+            messages = runner.run(request.session_hash, prompt, make, fresh, model=model, **comparison)
             async with aclosing(messages):  # when the visitor leaves, the run ends now and not some time later
                 async for message in messages:
                     yield message, keep, keep, keep
@@ -217,7 +233,7 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
             return [gr.update(visible=reads(method, names)) for names in GROUPS.values()]
 
         def on_load(request: gr.Request) -> list:
-            values, wrong = linked(request.query_params, [name for _, name in offered])
+            values, wrong = linked(request.query_params, drafts, offered.datastores)
             method = values.get("method")
             return [
                 gr.update(value=None) if "prompt" in values else gr.skip(),
@@ -229,13 +245,16 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
         async def on_stop(request: gr.Request) -> None:
             runner.stop(request.session_hash)
 
+        async def on_leave(request: gr.Request) -> None:
+            runner.leave(request.session_hash)
+
         def on_preset(label: str) -> tuple[str, bool]:
             return next((p.prompt, p.chat) for p in PRESETS if p.label == label)
 
         for button, action, more in ((run, on_run, []), (every, on_every, [compared, repeats])):
             button.click(
                 action,
-                [prompt, method, chat, fresh, *fields.values(), *more],
+                [model, prompt, method, chat, fresh, *fields.values(), *more],
                 [view, run, stop, every],
                 show_progress="hidden",
                 concurrency_limit=None,  # the runner keeps the queue itself, so that it can say who waits for what
@@ -254,14 +273,17 @@ def build(load: Callable[[], Any] | None = None, assistant: bool = False) -> gr.
             show_progress="hidden",
             api_visibility="private",
         )
-        page.unload(on_stop)
+        page.unload(on_leave)
+    page.runner = runner
     return page
 
 
-def linked(query: Mapping[str, str], methods: Sequence[str] = tuple(METHODS)) -> tuple[dict[str, Any], str]:
+def linked(
+    query: Mapping[str, str], methods: Sequence[str] = tuple(METHODS), datastores: Sequence[str] = DATASTORES
+) -> tuple[dict[str, Any], str]:
     """What a link fills into the form (see keep.js), and what is wrong with the link, if anything.
 
-    `methods`: those that the form offers.
+    `methods` and `datastores`: those that the form offers.
     """
     if "run" in query:  # the page shows it, the form stays as it is
         run, method = query["run"], query.get("method", METHODS_OF_RUNS[0])
@@ -282,7 +304,7 @@ def linked(query: Mapping[str, str], methods: Sequence[str] = tuple(METHODS)) ->
     if values.get("method", methods[0]) not in methods:
         wrong = f"The link cannot be used as it is: {values.pop('method')} needs a model that is not set up here."
     if "stores" in values:
-        values["stores"] = [store for store in values["stores"].split(",") if store in DATASTORES]
+        values["stores"] = [store for store in values["stores"].split(",") if store in datastores]
     return values | ({"prompt": query["prompt"]} if "prompt" in query else {}), wrong
 
 
@@ -291,7 +313,7 @@ def reads(method: str, names: tuple[str, ...]) -> bool:
     return any(name in METHODS[method].parameters for name in names)
 
 
-def what_if_fields() -> dict[str, list[dict[str, Any]]]:
+def what_if_fields(datastores: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """What can be asked after a run of each method: its drafting parameters, with labels and limits."""
 
     def described(name: str) -> dict[str, Any]:
@@ -299,7 +321,7 @@ def what_if_fields() -> dict[str, list[dict[str, Any]]]:
         common = {"name": name, "label": LABELS[name], "text": setting.description}
         if isinstance(setting.default, str):
             if name == "stores":
-                return common | {"choices": list(DATASTORES), "many": True}
+                return common | {"choices": list(datastores), "many": True}
             return common | {"choices": list(get_args(setting.annotation))}
         limits = {type(limit).__name__.lower(): limit for limit in setting.metadata}
         return common | {"min": limits["ge"].ge, "max": limits["le"].le}
@@ -311,7 +333,7 @@ def what_if_fields() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def field(name: str) -> gr.Number | gr.Dropdown:
+def field(name: str, datastores: Sequence[str]) -> gr.Number | gr.Dropdown:
     """The form's field for a setting, with the setting's own description."""
     setting = Settings.model_fields[name]
     common = {
@@ -321,18 +343,20 @@ def field(name: str) -> gr.Number | gr.Dropdown:
         "elem_id": f"rv-{name.replace('_', '-')}",
     }
     if name == "stores":
-        return gr.Dropdown(list(DATASTORES), value=[], multiselect=True, **common)
+        return gr.Dropdown(list(datastores), value=[], multiselect=True, **common)
     if isinstance(setting.default, str):
         return gr.Dropdown(list(get_args(setting.annotation)), value=setting.default, filterable=False, **common)
     return gr.Number(setting.default, step=0.05 if isinstance(setting.default, float) else 1, **common)
 
 
-def launch(
-    host: str = "127.0.0.1", port: int = 7860, load: Callable[[], Any] | None = None, assistant: bool = False
-) -> None:
-    """Serve the page until interrupted.  Raises OSError when the port is taken."""
+def launch(host: str = "127.0.0.1", port: int = 7860) -> None:
+    """Serve the page until interrupted.  Raises OSError when the port is taken, ConfigError for a wrong setting."""
+    offered = offer()
+    page = build(offered)
+    if on_zero_gpu():
+        page.runner.engine.exception()  # waits: what is loaded now is on the GPU in every call
     print(f"RestViz is at http://{host}:{port} (Ctrl+C ends it)", flush=True)
-    build(load, assistant).launch(
+    page.launch(
         server_name=host,
         server_port=port,
         theme=theme(),
@@ -343,5 +367,6 @@ def launch(
         ssr_mode=False,
         show_error=False,
         share=False,
+        max_file_size=f"{offered.limits.upload_mb}mb" if offered.limits else None,
         quiet=True,
     )

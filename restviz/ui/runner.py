@@ -9,6 +9,7 @@ A message is a JSON object.  `note`, `busy` and `error` say what is going on.  W
     text, bytes `Trace.token_text` and `token_bytes` of the token ids in these steps
     header      in the first message only
     end, answer `Finish` of the run, once all steps are out, and the decoded answer
+    environment where it ran, with the end: what was found out in the run is not in its header yet
     check       `Check` of a run whose text differs from the baseline's
 
 The engine works in a thread of its own and never waits for the page: whatever it made since the last message goes into
@@ -24,10 +25,12 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
-from typing import Any
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -35,6 +38,9 @@ from restviz.drafters import METHODS
 from restviz.errors import RestvizError
 from restviz.settings import recorded_settings
 from restviz.trace import Finish, Header, Step, Trace
+
+if TYPE_CHECKING:
+    from restviz.ui.config import Public
 
 log = logging.getLogger("restviz.ui")
 
@@ -50,8 +56,8 @@ BASELINE_KEYS = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "cha
 class Recording:
     """A run in progress or done, and when each of its steps was made."""
 
-    def __init__(self, run: Any, role: str, baseline: Recording | None = None):
-        self.id = uuid.uuid4().hex
+    def __init__(self, run: Any, role: str, session: str, baseline: Recording | None = None):
+        self.id, self.session = uuid.uuid4().hex, session
         self.role = role
         self.baseline = baseline  # the recording to compare with
         self.run = run
@@ -62,7 +68,9 @@ class Recording:
         self.thread: threading.Thread | None = None
 
     def start(self, wake: Callable[[], None]) -> None:
-        self.thread = threading.Thread(target=self._work, args=(wake,), name="restviz-run", daemon=True)
+        # with the visitor's context, from which ZeroGPU knows whose quota a run is
+        work = partial(copy_context().run, self._work, wake)
+        self.thread = threading.Thread(target=work, name="restviz-run", daemon=True)
         self.thread.start()
 
     def _work(self, wake: Callable[[], None]) -> None:
@@ -76,8 +84,13 @@ class Recording:
         except Exception as error:
             self.error = error
         finally:
+            self.run = None  # and with it its engine: another model may be loaded next
             self.done = True
             wake()
+
+    def stop(self) -> None:
+        if run := self.run:
+            run.stop()
 
     def message(self, start: int) -> dict[str, Any]:
         """Steps from `start` on; `steps` holds JSON already, see `encode`."""
@@ -105,6 +118,7 @@ class Recording:
             "end": end.model_dump() if end else None,
             "answer": self.trace.text if end else None,
             "check": self.trace.check.model_dump() if end and self.trace.check else None,
+            "environment": self.trace.header.environment.model_dump() if end else None,
         }
 
 
@@ -123,7 +137,7 @@ class Job:
     def stop(self) -> None:
         self.stopped.set()
         if self.recording:
-            self.recording.run.stop()
+            self.recording.stop()
 
     async def unless_stopped(self, what: Any) -> bool:
         """Wait for `what`; False when the job was stopped first."""
@@ -149,10 +163,14 @@ class _Told(logging.Handler):
 
 
 class Runner:
-    """Owns the engine and hands it to one visitor after the other."""
+    """Owns the engine and hands it to one visitor after the other.
 
-    def __init__(self, load: Callable[[], Any]):
-        self.engine: Future[Any] = Future()
+    `models` says how each model is loaded; the first is at once, and one is there at a time.  `limits`: those of a
+    public page.
+    """
+
+    def __init__(self, models: Mapping[str, Callable[[], Any]], limits: Public | None = None):
+        self.models, self.limits = models, limits
         self.loading = ""  # what is being done until the engine is there
         self.turn = asyncio.Lock()
         self.waiting = 0
@@ -160,7 +178,12 @@ class Runner:
         self.recordings: OrderedDict[str, Recording] = OrderedDict()
         self.baselines: OrderedDict[tuple, str] = OrderedDict()
         self.counter = 0
-        threading.Thread(target=self._load, args=(load,), name="restviz-load", daemon=True).start()
+        self._begin(next(iter(models)))
+
+    def _begin(self, model: str) -> None:
+        """Load a model in place of the one that is there."""
+        self.model, self.engine = model, Future()
+        threading.Thread(target=self._load, args=(self.models[model],), name="restviz-load", daemon=True).start()
 
     def _load(self, load: Callable[[], Any]) -> None:
         told, logger = _Told(self), logging.getLogger("restviz")
@@ -293,6 +316,12 @@ class Runner:
         if job:
             job.stop()
 
+    def leave(self, session: str) -> None:
+        """A visitor is gone, and with them what was kept for them."""
+        self.stop(session)
+        self.recordings = OrderedDict((i, run) for i, run in self.recordings.items() if run.session != session)
+        self.baselines = OrderedDict((key, run) for key, run in self.baselines.items() if key[0] != session)
+
     async def run(
         self,
         session: str,
@@ -301,9 +330,11 @@ class Runner:
         fresh: bool = False,
         methods: Sequence[str] | None = None,
         repeats: int = 1,
+        model: str | None = None,
     ) -> AsyncIterator[str]:
         """Messages of one press of Run.  `make_settings(**changes)` gives the settings, or raises RestvizError.
 
+        `model`: the one to run, by default the one that is loaded.
         With `fresh` the baseline is measured even when there is one.  With `methods`, those of them that can run here
         do, one after the other, so many times over; from the second time on the baseline too.
         """
@@ -311,7 +342,7 @@ class Runner:
         if fresh:
             self._forget(session, prompt)
         try:
-            async with aclosing(self._run(job, session, prompt, make_settings, methods, repeats)) as messages:
+            async with aclosing(self._run(job, session, prompt, make_settings, methods, repeats, model)) as messages:
                 async for message in messages:
                     yield message
         except Exception as error:
@@ -335,16 +366,12 @@ class Runner:
         make_settings: Callable[..., Any],
         methods: Sequence[str] | None,
         repeats: int,
+        model: str | None,
     ) -> AsyncIterator[str]:
         settings = make_settings()
-        if not self.engine.done():
-            yield self.encode(
-                note="Loading the model and the datastore; the run starts when they are ready…", busy=True
-            )
-            if not await job.unless_stopped(asyncio.shield(asyncio.wrap_future(self.engine))):
-                yield self.encode(note="Stopped before the run began.", busy=False)
-                return
-        engine = self.engine.result()
+        if self.limits:
+            self.limits.check(prompt, settings.max_new_tokens, self.waiting)
+            repeats = min(repeats, self.limits.repeats)
         if self.turn.locked():
             ahead = "one run is" if not self.waiting else f"{self.waiting + 1} runs are"
             yield self.encode(note=f"The model is busy: {ahead} ahead of yours, which starts right after…", busy=True)
@@ -357,6 +384,17 @@ class Runner:
             yield self.encode(note="Stopped before the run began.", busy=False)
             return
         try:
+            other = model not in (None, self.model) or (self.engine.done() and self.engine.exception())
+            if other:
+                self._begin(model or self.model)
+            if other or not self.engine.done():
+                loading = "Loading the model and the datastore; the run starts when they are ready…"
+                yield self.encode(note=loading, busy=True, footer="")
+                if not await job.unless_stopped(asyncio.shield(asyncio.wrap_future(self.engine))):
+                    yield self.encode(note="Stopped before the run began.", busy=False)
+                    return
+                yield self.encode(footer=footer(self.engine.result().describe()))
+            engine = self.engine.result()
             runnable = [settings.method] if methods is None else [m for m in engine.methods() if m in methods]
             if not runnable:
                 raise RestvizError("There is nothing to compare: choose at least one method under Advanced.")
@@ -379,14 +417,14 @@ class Runner:
 
     async def _measured(self, job, engine, session, prompt, settings, make_settings) -> AsyncIterator[str]:
         run = engine.stream(prompt, settings)  # a bad value is told before the baseline is measured
-        key = (session, prompt, *(getattr(settings, name) for name in BASELINE_KEYS))
+        key = (session, prompt, self.model, *(getattr(settings, name) for name in BASELINE_KEYS))
         baseline = self.recordings.get(self.baselines.get(key, ""))
         if baseline:  # in use: not the next to be forgotten
             self.recordings.move_to_end(baseline.id)
         plain = settings.method == PLAIN_METHOD
         if plain or baseline is None:
             first = run if plain else engine.stream(prompt, make_settings(method=PLAIN_METHOD))
-            baseline = Recording(first, "baseline")
+            baseline = Recording(first, "baseline", session)
             async with aclosing(self._follow(job, baseline, PLAIN if plain else MEASURING)) as messages:
                 async for message in messages:
                     yield message
@@ -397,7 +435,7 @@ class Runner:
                 self.baselines.popitem(last=False)
         if not plain:
             note = DECODING.format(METHODS[settings.method].label)
-            async with aclosing(self._follow(job, Recording(run, "run", baseline), note)) as messages:
+            async with aclosing(self._follow(job, Recording(run, "run", session, baseline), note)) as messages:
                 async for message in messages:
                     yield message
 
@@ -407,7 +445,7 @@ class Runner:
             self.recordings.popitem(last=False)
         job.recording = recording
         if job.stopped.is_set():
-            recording.run.stop()
+            recording.stop()
         news, loop = asyncio.Event(), asyncio.get_running_loop()
         # Told before the engine starts, so that the first step is as quick to show as any other.
         yield self.encode(**recording.message(0), note=note, busy=True)

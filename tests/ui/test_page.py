@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from restviz.settings import Settings, SettingsError
+from restviz.ui.config import Model, offer
 from restviz.ui.page import LABELS, build, linked, settings_from
 
 
@@ -76,7 +77,8 @@ def test_a_link_fills_the_form():
     assert linked({"method": "assistant"}) == ({"method": "assistant"}, "")
 
 
-def test_no_handler_is_public():
-    page = build(load=lambda: None)
+def test_no_handler_is_public(monkeypatch):
+    monkeypatch.setattr(Model, "load", lambda *_: None)
+    page = build(offer({}))
     assert page.fns
     assert all(fn.api_visibility == "private" for fn in page.fns.values())

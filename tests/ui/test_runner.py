@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -13,7 +15,13 @@ import pytest
 
 from restviz.errors import RestvizError
 from restviz.trace import Check, Environment, Finish, Header, ModelInfo, Nodes, Step, Times, Trace
+from restviz.ui.config import Public
 from restviz.ui.runner import Runner
+
+
+def one(load, limits=None) -> Runner:
+    """A runner with one model."""
+    return Runner({"tiny": load}, limits)
 
 
 class ScriptedRun:
@@ -61,6 +69,10 @@ class ScriptedEngine:
 
     def methods(self):
         return ["autoregressive", "pld", "rest"]
+
+    def describe(self):
+        environment = header("rest").environment.model_dump()
+        return {"model": header("rest").model.model_dump(), "environment": environment, "datastores": []}
 
     def check(self, trace):
         return Check(tokens=len(trace.tokens), differs=[3], gap=[0.5])
@@ -118,7 +130,7 @@ def methods(messages):
 
 
 def test_baseline_is_measured_first_and_every_step_is_sent_once():
-    messages = play(collect(Runner(ScriptedEngine)))
+    messages = play(collect(one(ScriptedEngine)))
     assert roles(messages) == ["baseline", "run"]
     assert steps(messages, "baseline") == steps(messages, "run") == [0, 1, 2, 3, 4]
     assert messages[-1]["end"]["reason"] == "max_new_tokens"
@@ -129,7 +141,7 @@ def test_baseline_is_measured_first_and_every_step_is_sent_once():
 
 @pytest.mark.parametrize("wrong", [None, "rest"])
 def test_a_text_that_differs_from_the_baselines_is_checked(wrong):
-    messages = play(collect(Runner(lambda: ScriptedEngine(wrong=wrong))))
+    messages = play(collect(one(lambda: ScriptedEngine(wrong=wrong))))
     assert messages[-1]["check"] == ({"tokens": 5, "differs": [3], "gap": [0.5]} if wrong else None)
 
 
@@ -137,7 +149,7 @@ def test_baseline_is_measured_once_for_a_prompt_and_its_sampling():
     engine = ScriptedEngine()
 
     async def scenario():
-        runner = Runner(lambda: engine)
+        runner = one(lambda: engine)
         first = await collect(runner)
         again = await collect(runner, make=settings(budget=7))
         other_seed = await collect(runner, make=settings(seed=1))
@@ -151,7 +163,7 @@ def test_baseline_is_measured_once_for_a_prompt_and_its_sampling():
 
 def test_an_autoregressive_run_is_the_baseline_of_the_next():
     async def scenario():
-        runner = Runner(ScriptedEngine)
+        runner = one(ScriptedEngine)
         return [roles(await collect(runner, make=settings(method))) for method in ("autoregressive", "rest")]
 
     assert play(scenario()) == [["baseline"], ["run"]]
@@ -159,7 +171,7 @@ def test_an_autoregressive_run_is_the_baseline_of_the_next():
 
 def test_missed_steps_can_be_fetched():
     async def scenario():
-        runner = Runner(ScriptedEngine)
+        runner = one(ScriptedEngine)
         messages = await collect(runner)
         return json.loads(runner.steps(messages[-1]["run"], 2))
 
@@ -174,7 +186,7 @@ def test_stop_in_the_middle_keeps_what_there_is():
     gate = threading.Semaphore(2)
 
     async def scenario():
-        runner = Runner(lambda: ScriptedEngine(gate))
+        runner = one(lambda: ScriptedEngine(gate))
         messages = []
         async for text in runner.run("a", "p", settings("autoregressive")):
             messages.append(json.loads(text))
@@ -194,7 +206,7 @@ def test_a_stopped_baseline_is_not_kept_and_no_run_follows():
     engine = ScriptedEngine(gate)
 
     async def scenario():
-        runner = Runner(lambda: engine)
+        runner = one(lambda: engine)
         messages = []
         async for text in runner.run("a", "p", settings()):
             messages.append(json.loads(text))
@@ -210,7 +222,7 @@ def test_a_second_visitor_waits_and_is_told():
     gate = threading.Semaphore(1)
 
     async def scenario():
-        runner = Runner(lambda: ScriptedEngine(gate))
+        runner = one(lambda: ScriptedEngine(gate))
         first = asyncio.create_task(collect(runner, "a", make=settings("autoregressive")))
         while not runner.turn.locked():
             await asyncio.sleep(0.01)
@@ -230,7 +242,7 @@ def test_stop_while_waiting_leaves_the_queue():
     gate = threading.Semaphore(1)
 
     async def scenario():
-        runner = Runner(lambda: ScriptedEngine(gate))
+        runner = one(lambda: ScriptedEngine(gate))
         first = asyncio.create_task(collect(runner, "a", make=settings("autoregressive")))
         while not runner.turn.locked():
             await asyncio.sleep(0.01)
@@ -250,7 +262,7 @@ def test_a_visitor_who_leaves_frees_the_engine():
     gate = threading.Semaphore(1)
 
     async def scenario():
-        runner = Runner(lambda: ScriptedEngine(gate))
+        runner = one(lambda: ScriptedEngine(gate))
         run = runner.run("a", "p", settings())
         async for text in run:
             if json.loads(text).get("steps"):
@@ -265,13 +277,13 @@ def test_a_visitor_who_leaves_frees_the_engine():
 
 @pytest.mark.parametrize("prompt", ["", None])
 def test_what_the_user_can_mend_is_told_in_a_sentence(prompt):
-    messages = play(collect(Runner(ScriptedEngine), prompt=prompt))
+    messages = play(collect(one(ScriptedEngine), prompt=prompt))
     assert messages[-1]["error"] == "The prompt is empty."
 
 
 def test_a_defect_is_told_without_a_traceback_and_keeps_the_steps():
     async def scenario():
-        runner = Runner(lambda: ScriptedEngine(fails_at=2))
+        runner = one(lambda: ScriptedEngine(fails_at=2))
         messages = await collect(runner, make=settings("autoregressive"))
         assert not runner.turn.locked()
         return messages
@@ -287,7 +299,7 @@ def test_a_model_that_cannot_be_loaded_is_told():
         raise RestvizError("There is no such model.")
 
     async def scenario():
-        runner = Runner(load)
+        runner = one(load)
         messages = await collect(runner)
         return messages[-1]["error"], json.loads(runner.state())["error"]
 
@@ -302,7 +314,7 @@ def test_run_waits_for_the_model():
         return ScriptedEngine()
 
     async def scenario():
-        runner = Runner(load)
+        runner = one(load)
         assert not json.loads(runner.state())["ready"]
         run = runner.run("a", "p", settings("autoregressive"))
         assert "Loading" in json.loads(await anext(run))["note"]
@@ -313,21 +325,21 @@ def test_run_waits_for_the_model():
 
 
 def test_every_method_that_can_run_here_runs_against_one_baseline():
-    messages = play(collect(Runner(ScriptedEngine), methods=ALL))
+    messages = play(collect(one(ScriptedEngine), methods=ALL))
     assert methods(messages) == ["autoregressive", "pld", "rest"]
     baseline, *others = list(dict.fromkeys(m["run"] for m in messages if "run" in m))
     assert {m["baseline"] for m in messages if m.get("run") in others} == {baseline}
 
 
 def test_a_comparison_has_the_methods_that_were_chosen():
-    assert methods(play(collect(Runner(ScriptedEngine), methods=["rest", "rasd"]))) == ["autoregressive", "rest"]
-    nothing = play(collect(Runner(ScriptedEngine), methods=[]))
+    assert methods(play(collect(one(ScriptedEngine), methods=["rest", "rasd"]))) == ["autoregressive", "rest"]
+    nothing = play(collect(one(ScriptedEngine), methods=[]))
     assert "choose at least one method" in nothing[-1]["error"]
     assert methods(nothing) == []
 
 
 def test_repeats_measure_the_baseline_again_too():
-    messages = play(collect(Runner(ScriptedEngine), methods=ALL, repeats=3))
+    messages = play(collect(one(ScriptedEngine), methods=ALL, repeats=3))
     made = {m["run"]: m["header"]["method"] for m in messages if "header" in m}
     assert list(made.values()) == ["autoregressive", "pld", "rest"] * 3
     runs = list(dict.fromkeys((m["run"], m["baseline"]) for m in messages if m.get("baseline")))
@@ -338,7 +350,7 @@ def test_stop_ends_all_methods_that_are_to_come():
     gate = threading.Semaphore(7)
 
     async def scenario():
-        runner = Runner(lambda: ScriptedEngine(gate))
+        runner = one(lambda: ScriptedEngine(gate))
         messages = []
         async for text in runner.run("a", "p", settings(), methods=ALL):
             messages.append(json.loads(text))
@@ -364,7 +376,7 @@ def told(trace):
 
 def test_what_if_answers_for_any_run_it_is_told_of(tiny_engine):
     trace = recorded(tiny_engine)
-    runner = Runner(lambda: tiny_engine)
+    runner = one(lambda: tiny_engine)
     runner.engine.result()
     again = recorded(tiny_engine, budget=3)
     for step in again.steps[1:]:
@@ -382,7 +394,7 @@ def test_what_if_answers_for_any_run_it_is_told_of(tiny_engine):
 
 def test_questions_about_what_is_no_run_get_a_sentence(tiny_engine):
     trace = recorded(tiny_engine)
-    runner = Runner(lambda: tiny_engine)
+    runner = one(lambda: tiny_engine)
     runner.engine.result()
     header, tokens = told(trace)
     for bad in (({}, tokens), (header, [10**9]), (header, [-1]), (header, tokens * 1000)):
@@ -393,7 +405,7 @@ def test_questions_about_what_is_no_run_get_a_sentence(tiny_engine):
 
 def test_places_are_told_for_a_step_that_is_sent(tiny_engine):
     trace = recorded(tiny_engine)
-    runner = Runner(lambda: tiny_engine)
+    runner = one(lambda: tiny_engine)
     runner.engine.result()
     header, tokens = told(trace)
     for step in trace.steps[1:]:
@@ -412,7 +424,7 @@ def test_what_loading_does_is_told():
         going.set()
         gate.wait()
 
-    runner = Runner(load)
+    runner = one(load)
     going.wait()
     note = json.loads(runner.state())["note"]
     assert note == "Loading the model and the datastore: unpacking the model, once…"
@@ -421,7 +433,7 @@ def test_what_loading_does_is_told():
 
 def test_questions_wait_for_the_model(tiny_engine):
     gate = threading.Event()
-    runner = Runner(lambda: gate.wait() and tiny_engine)
+    runner = one(lambda: gate.wait() and tiny_engine)
     trace = recorded(tiny_engine)
     assert "still loading" in json.loads(runner.what_if(*told(trace), {}))["error"]
     gate.set()
@@ -429,7 +441,7 @@ def test_questions_wait_for_the_model(tiny_engine):
 
 def test_a_sweep_ends_when_a_run_begins(tiny_engine, monkeypatch):
     trace, drafted = recorded(tiny_engine), []
-    runner = Runner(lambda: tiny_engine)
+    runner = one(lambda: tiny_engine)
     runner.engine.result()
 
     def replay(*question):
@@ -447,7 +459,7 @@ def test_a_sweep_ends_when_a_run_begins(tiny_engine, monkeypatch):
 def test_what_if_waits_for_no_run(tiny_engine):
     async def scenario():
         gate = threading.Semaphore(0)
-        runner = Runner(lambda: ScriptedEngine(gate))
+        runner = one(lambda: ScriptedEngine(gate))
         messages = runner.run("a", "p", settings())
         first = json.loads(await anext(messages))
         answer = json.loads(runner.what_if(first["header"], [], {}, 3))
@@ -457,3 +469,96 @@ def test_what_if_waits_for_no_run(tiny_engine):
         return answer
 
     assert "busy with a run" in play(scenario())["error"]
+
+
+def test_another_model_is_loaded_when_it_is_asked_for_and_the_first_is_freed():
+    async def scenario():
+        engines = {"a": ScriptedEngine(), "b": ScriptedEngine()}
+        first = weakref.ref(engines["a"])
+        runner = Runner({name: lambda name=name: engines.pop(name) for name in tuple(engines)})
+        await collect(runner, model="a")
+        messages = await collect(runner, model="b")
+        gc.collect()
+        return steps(messages, "baseline"), first(), runner.model, [m["footer"] for m in messages if "footer" in m]
+
+    sent, first, model, (loading, loaded) = play(scenario())
+    assert sent == [0, 1, 2, 3, 4], "a baseline of its own"
+    assert first is None
+    assert model == "b"
+    assert (loading, loaded[:6]) == ("", "Target")
+
+
+def test_a_model_that_could_not_be_loaded_is_tried_again():
+    loads = iter([RestvizError("No network."), ScriptedEngine()])
+
+    def load():
+        if isinstance(found := next(loads), Exception):
+            raise found
+        return found
+
+    async def scenario():
+        runner = one(load)
+        while not runner.engine.done():
+            await asyncio.sleep(0.01)
+        return json.loads(runner.state())["error"], roles(await collect(runner))
+
+    error, told = play(scenario())
+    assert error == "No network."
+    assert "run" in told
+
+
+LIMITS = Public(models=(), prompt_characters=10, new_tokens=5, repeats=1, waiting=1)
+
+
+def test_a_public_page_says_what_it_does_not_allow():
+    async def scenario():
+        runner = one(ScriptedEngine, LIMITS)
+        long = (await collect(runner, prompt="x" * 11))[-1]["error"]
+        much = (await collect(runner, make=settings("rest", max_new_tokens=6)))[-1]["error"]
+        return long, much, steps(await collect(runner, prompt="x" * 10), "run")
+
+    long, much, sent = play(scenario())
+    assert long.startswith("The prompt has 11 characters and this public page takes 10: shorten it")
+    assert much.startswith("6 new tokens are more than the 5 of this public page")
+    assert sent == [0, 1, 2, 3, 4]
+
+
+def test_a_public_page_measures_a_comparison_as_often_as_it_allows():
+    messages = play(collect(one(ScriptedEngine, LIMITS), methods=ALL, repeats=3))
+    assert methods(messages) == ["autoregressive", "pld", "rest"]
+
+
+def test_a_full_queue_is_told():
+    async def scenario():
+        gate = threading.Semaphore(0)
+        runner = one(lambda: ScriptedEngine(gate), LIMITS)
+        runs = [runner.run(name, "p", settings("autoregressive")) for name in "ab"]
+        for run in runs:
+            await anext(run)
+        second = asyncio.ensure_future(anext(runs[1]))
+        await asyncio.sleep(0.05)
+        full = await collect(runner, "c")
+        runner.stop("b")
+        await second
+        gate.release(5)
+        async for _ in runs[0]:
+            pass
+        return full[-1]["error"]
+
+    assert play(scenario()).startswith("1 visitors wait for the model already: try again in a minute")
+
+
+def test_what_was_kept_for_a_visitor_goes_with_them():
+    async def scenario():
+        runner = one(ScriptedEngine)
+        await collect(runner, "a")
+        mine = set(runner.recordings)
+        await collect(runner, "b")
+        runner.leave("a")
+        return mine, set(runner.recordings), {key[0] for key in runner.baselines}
+
+    mine, kept, baselines = play(scenario())
+    assert mine
+    assert kept
+    assert not mine & kept
+    assert baselines == {"b"}

@@ -146,11 +146,3 @@ def test_a_call_asks_for_the_time_that_it_may_need():
     short, long = ({"settings": Settings(max_new_tokens=n).model_dump()} for n in (10, 1000))
     assert zero.seconds("run", short) < zero.seconds("run", long) < zero.seconds("run", long) * 2 <= 2 * zero.LONGEST
     assert zero.seconds("replay", long) == zero.STARTUP
-
-
-@pytest.mark.parametrize(("value", "there"), [("true", True), ("1", True), ("", False), (None, False)])
-def test_a_space_says_that_it_is_one(monkeypatch, value, there):
-    monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
-    if value is not None:
-        monkeypatch.setenv("SPACES_ZERO_GPU", value)
-    assert zero.here() is there

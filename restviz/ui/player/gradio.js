@@ -67,6 +67,7 @@
       message.steps.forEach((step, k) => {
         if (message.from + k === model.steps.length) player.push(step, message.text, message.bytes, message.at[k]);
       });
+      if (message.environment) model.header.environment = message.environment;
       if (message.end && !model.finish) player.finish(message.end, message.check, message.answer);
     }
 
@@ -87,6 +88,7 @@
       if (message.n === undefined) return; // nothing was said yet
       queue = queue.then(async () => {
         if (message.run) await steps(message);
+        if (message.footer !== undefined) player.foot(message.footer);
         if (message.note !== undefined) player.note(message.note, message.busy);
         player.fail(message.error);
       }).catch((error) => player.fail("The page could not show a step: " + error.message));
