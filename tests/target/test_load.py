@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models
+from transformers import AutoModelForCausalLM
 
-from restviz.target.build import load_target
+from restviz.assets import AssetError
+from restviz.target.build import load_plain, load_target
 from restviz.target.cost import ROWS
-from restviz.target.load import TargetError, load_tokenizer, resolve
+from restviz.target.load import PICKLED, TargetError, load_tokenizer, resolve
 from restviz.target.probe import is_bit_exact, row_limit, time_forwards
 from restviz.target.text import TokenText
 
@@ -87,11 +90,41 @@ def test_names_that_lead_nowhere_are_one_sentence(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("**/*.partial"))
 
 
-def test_pickled_weights_are_never_read(tiny_folder, altered):
+class Code:
+    """What a pickle can carry: it would run when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("it-ran",)
+
+
+def test_older_weights_are_read_and_no_code_in_them_is_run(tiny_folder, altered, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     folder = altered()
+    model = AutoModelForCausalLM.from_pretrained(folder)
     (folder / "model.safetensors").unlink()
-    torch.save({}, folder / "pytorch_model.bin")
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    read = load_plain(str(folder), "fp32", "cpu")
+    assert all(torch.equal(value, read.state_dict()[name]) for name, value in model.state_dict().items())
+    torch.save({"weight": Code()}, folder / "pytorch_model.bin")
     assert "cannot be loaded by transformers" in refused(str(folder), "cpu", "fp32")
+    assert not (tmp_path / "it-ran").exists()
+
+
+def test_a_repository_without_safetensors_is_fetched_with_its_older_weights(tiny_folder, monkeypatch):
+    asked = []
+
+    def fetch(spec, sha256=None, *, offline=False, extra=()):
+        asked.append((offline, extra))
+        if offline:
+            raise AssetError("not there")
+        return tiny_folder
+
+    monkeypatch.setattr("restviz.target.load.fetch", fetch)
+    assert resolve("org/name").folder == tiny_folder
+    assert asked == [(True, PICKLED), (False, ())]
+    monkeypatch.setattr("pathlib.Path.glob", lambda *_: [])
+    resolve("org/name")
+    assert asked[2:] == [(True, PICKLED), (False, ()), (False, PICKLED)]
 
 
 def test_models_that_cannot_branch_are_refused(altered, tmp_path):

@@ -2,7 +2,7 @@
 forked process, its arguments and every yield are pickled, closing it ends it after the next yield, and the process is
 killed when the time is up.  (Like the real one, from reading spaces 0.51; there is no GPU.)
 
-SPACES_FAKE_SECONDS: a call's time, whatever it asked for.  SPACES_FAKE_QUOTA=0: there is none left.
+SPACES_FAKE_YIELDS: the time is up after so many.  SPACES_FAKE_QUOTA=0: there is none left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import pickle
 import sys
-import threading
 from functools import wraps
 
 import gradio
@@ -38,14 +37,18 @@ def GPU(task=None, *, duration=None):
         process.start()
         there.close()
         calls.append((process.pid, asked))
-        timer = threading.Timer(float(os.environ.get("SPACES_FAKE_SECONDS") or asked), process.kill)
-        timer.start()
+        left = int(os.environ.get("SPACES_FAKE_YIELDS") or -1)
         try:
             while True:
+                if left == 0:
+                    process.kill()
+                    process.join()
+                    raise gradio.Error("GPU task aborted", title="ZeroGPU worker error")
+                left -= 1
                 try:
                     kind, value = pickle.loads(here.recv_bytes())
                 except EOFError:
-                    raise gradio.Error("GPU task aborted", title="ZeroGPU worker error") from None
+                    raise gradio.Error("The process is gone", title="ZeroGPU worker error") from None
                 if kind == "end":
                     return
                 if kind == "error":
@@ -53,7 +56,6 @@ def GPU(task=None, *, duration=None):
                 yield value
         finally:
             stop.set()
-            timer.cancel()
             here.close()
 
     return decorated
