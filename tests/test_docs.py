@@ -46,3 +46,14 @@ def test_the_drafter_in_40_lines_writes_the_targets_text(monkeypatch, tmp_path, 
     assert same == "True"
     assert float(M.split()[-1]) > 1
     assert Trace.load("bigrams.json.gz").header.parameters["length"] == 3
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_what_is_linked_exists(page):
+    for path in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / path).exists(), path
+
+
+def test_the_index_names_every_page():
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in DOCS.glob("*.md") if page.name != "README.md" and f"({page.name})" not in index] == []
