@@ -61,9 +61,14 @@ def _branches(step: Step) -> int:
     return sum(parents.count(parent) > 1 for parent in set(parents) - {-1})
 
 
-def _shared(step: Step) -> int:
+def _from(step: Step, *flags: int) -> int:
+    """Nodes of the verified tree that come from each of these (3: retrieved, 4: drafted by a model)."""
     kept = [i for i, fate in enumerate(step.nodes.fate) if i and not fate.startswith("pruned")]
-    return sum(bool(step.origin(i) & 4) and bool(step.origin(i) & 3) for i in kept)
+    return sum(all(step.origin(i) & flag for flag in flags) for i in kept)
+
+
+def _shared(step: Step) -> int:
+    return _from(step, 3, 4)
 
 
 def facts(trace: Trace, index: int, baseline: Trace) -> dict[str, str]:
@@ -71,6 +76,7 @@ def facts(trace: Trace, index: int, baseline: Trace) -> dict[str, str]:
     step, times = trace.steps[index], [s.times for s in trace.steps[1:]]
     forward = sorted(t.forward for t in times)[len(times) // 2]
     ms = trace.header.environment.forward_ms or {}
+    longest = max((m.length for m in step.matches), default=0)
     told = {
         "M": f"{trace.mean_generated_length:.2f}",
         "forwards": trace.forwards,
@@ -83,16 +89,19 @@ def facts(trace: Trace, index: int, baseline: Trace) -> dict[str, str]:
         "emitted": len(step.emitted),
         "accepted": len(step.accepted),
         "nodes": _verified(step),
-        "match": max((m.length for m in step.matches), default=0),
-        "hits": max((m.hits for m in step.matches if m.length), default=0),
+        "match": longest,
+        "hits": sum(m.hits for m in step.matches if m.length == longest),
         "rejected": _verified(step) - len(step.accepted),
         "over_budget": _tested(step, "pruned_budget") + step.unrecorded,
         "pruned": _tested(step, "pruned_first_token"),
         "tested": len(step.first.tested) if step.first else 0,
         "k": step.first.k if step.first else 0,
         "model": sum(bool(flags & 4) for flags in step.nodes.source[1:]),
+        "retrieved": _from(step, 3),
+        "drafted": _from(step, 4),
         "shared": _shared(step),
         "one_row_ms": f"{ms[1]:.0f}" if 1 in ms else "?",
+        "two_rows_ms": f"{ms[2]:.0f}" if 2 in ms else "?",
         "many_rows_ms": f"{ms[32]:.0f}" if 32 in ms else "?",
         "many_rows_cost": f"{ms[32] / ms[1]:.1f}" if {1, 32} <= set(ms) else "?",
         "device": trace.header.environment.device_name or trace.header.environment.device,

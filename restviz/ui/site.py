@@ -28,6 +28,17 @@ def lesson_page(lesson: Lesson, runs: Path = RUNS) -> str:
     return page(lesson.title, HOST.format(call="learn", options=options))
 
 
+README = """---
+title: RestViz, lessons
+emoji: 🌳
+sdk: static
+app_file: index.html
+license: apache-2.0
+---
+Lessons on retrieval-based speculative decoding, and recorded runs. It needs no server but one for static files.
+"""
+
+
 def write_site(folder: Path) -> list[Path]:
     """Write a folder that any static host can serve; the files that were written."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,6 +52,7 @@ def write_site(folder: Path) -> list[Path]:
         "index.html": ("learn", f'lessons: {told}, runs: {read}, plotly: RestViz.loadPlotly("plotly.min.js")'),
         "player.html": ("showRecorded", f'base: "", runs: {safe(known)}'),
     }
+    (folder / "README.md").write_text(README, encoding="utf-8")
     scripts = "".join(f'<script src="player/{name}"></script>\n' for name in SCRIPTS)
     links = " ".join(f'<a href="{name}">{label}</a>' for name, label in PAGES.items())
     nav = f'<nav class="rv-site"><strong>RestViz</strong> {links}</nav>\n'
