@@ -8,7 +8,7 @@ HOST ?= 127.0.0.1
 PORT ?= 7860
 export HOST PORT
 
-.PHONY: demo test lint bench shots runs static clean
+.PHONY: demo test lint bench shots runs static resolve clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed
@@ -47,6 +47,12 @@ shots: $(VENV)/.installed-dev
 # a folder with lessons and player that any static host can serve
 static: $(VENV)/.installed
 	@$(BIN)/python -m restviz.ui.site site
+
+# whether requirements.txt resolves where a Space installs it; downloads what it resolves
+resolve: $(VENV)/.installed
+	@for torch in 2.8.0 2.11.0; do echo "torch==$$torch" > .resolve; $(BIN)/python -m pip install --dry-run --quiet \
+	  --ignore-installed --only-binary=:all: --python-version 3.12 --target .resolved -r requirements.txt -c .resolve \
+	  || exit 1; echo "Python 3.12, torch $$torch: resolved"; done; rm -f .resolve
 
 # the recorded runs that the page shows first; on a quiet machine, since people see the times in them
 runs: $(VENV)/.installed

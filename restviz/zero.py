@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from restviz.api import Engine, Run
+from restviz.drafters import METHODS
 from restviz.errors import RestvizError
 from restviz.settings import Settings
 from restviz.trace import Check, Environment, Finish, Step, Trace
@@ -55,6 +56,9 @@ class ZeroEngine(Engine):
         return Check.model_validate(next(self.call("check", trace=trace.model_dump(mode="json")))["check"])
 
     def replay(self, trace: Trace, settings: Settings, position: int | None = None) -> Iterator[Step]:
+        if "draft_k" not in METHODS[settings.method].parameters:  # no draft model: that needs no GPU
+            yield from super().replay(trace, settings, position)
+            return
         asked = {"trace": trace.model_dump(mode="json"), "settings": settings.model_dump(), "position": position}
         for answer in self.call("replay", **asked):
             yield Step.model_validate(answer["step"])
@@ -67,10 +71,10 @@ class ZeroEngine(Engine):
                 if "error" in answer:
                     raise RestvizError(answer["error"])
                 yield answer
-        except RestvizError:
-            raise
-        except Exception as error:  # gradio.Error: no quota left, or the time is up
-            reason = re.sub(r"<[^>]+>|[.\s]+$", "", str(getattr(error, "message", error))) or type(error).__name__
+        except Exception as error:
+            reason = re.sub(r"<[^>]+>|[.\s]+$", "", str(getattr(error, "message", "")))  # a gradio.Error has one
+            if not reason or re.fullmatch(r"\w+(Error|Exception)", reason):  # a defect in the other process
+                raise
             raise RestvizError(
                 f"The GPU is not there any more, or not yet ({reason}): a call gets {seconds(task, question)} seconds. "
                 "What is on the page stays. Ask for fewer new tokens, or try again later."

@@ -294,11 +294,12 @@ def load_head(name: str, model: PreTrainedModel, target: str) -> Head:
     ids = None if d2t is None else torch.arange(vocabulary) + d2t
     lm_head = net.lm_head.weight if eagle3 else own if ids is None else own[ids.to(own.device)]
     layers = text.num_hidden_layers
+    embedding = weights.get("embed_tokens.weight", model.get_input_embeddings().weight).detach()
     return Head(
         name=folder.name,
         net=net,
         ids=None if ids is None else ids.numpy(),
-        embedding=weights.get("embed_tokens.weight", model.get_input_embeddings().weight).detach().to(own),
+        embedding=embedding.to(own.device, own.dtype),
         lm_head=lm_head.detach(),
         taps=(2, layers // 2, layers - 3) if eagle3 else (-1,),
     )

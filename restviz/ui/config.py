@@ -48,7 +48,7 @@ class Model(BaseModel):
         from restviz import zero
         from restviz.api import unload
 
-        self._check_memory()
+        self.check()
         unload()  # the memory of the one before
         named = {"target": self.target, "datastore": datastores, "head": self.head, "assistant": self.assistant}
         engine = zero.load(**named) if on_zero_gpu() else restviz.load(**named)
@@ -56,7 +56,8 @@ class Model(BaseModel):
             engine.target.tokenizer.chat_template = self.template
         return engine
 
-    def _check_memory(self) -> None:
+    def check(self) -> None:
+        """Raises ConfigError when this machine has no GPU that is large enough."""
         import torch
 
         if not self.gpu_gb:
@@ -82,19 +83,22 @@ class Public(BaseModel):
     waiting: int = Field(8, ge=0, description="most visitors in the queue")
     upload_mb: int = Field(5, ge=1)
 
-    def check(self, prompt: str, new_tokens: int, waiting: int) -> None:
+    def check(self, prompt: str, new_tokens: int) -> None:
         """Raises ConfigError when a run asks for more than is allowed."""
-        own = "or run RestViz on a machine of your own, where there is no such limit."
+        elsewhere = "or run RestViz on a machine of your own, where there is no such limit."
         if len(prompt) > self.prompt_characters:
             raise ConfigError(
                 f"The prompt has {len(prompt):,} characters and this public page takes {self.prompt_characters:,}: "
-                f"shorten it, {own}"
+                f"shorten it, {elsewhere}"
             )
         if new_tokens > self.new_tokens:
             raise ConfigError(
                 f"{new_tokens:,} new tokens are more than the {self.new_tokens:,} of this public page: ask for fewer, "
-                f"{own}"
+                f"{elsewhere}"
             )
+
+    def check_queue(self, waiting: int) -> None:
+        """Raises ConfigError when there is no place in the queue, in which so many wait."""
         if waiting >= self.waiting:
             raise ConfigError(
                 f"{waiting} visitors wait for the model already: try again in a minute; the lessons need no waiting."
@@ -137,12 +141,13 @@ def offer(environment: dict[str, str] | None = None) -> Offer:
     env = os.environ if environment is None else environment
     config = read_config(Path(env["RESTVIZ_CONFIG"]).expanduser() if env.get("RESTVIZ_CONFIG") else CONFIG)
     models = {model.name: model for model in config.models}
-    if named := {name: env[key] for name in OWN if env.get(key := f"RESTVIZ_{name.upper()}")}:
-        own = Model(name=Path(named.get("target", config.models[0].name)).name, **named)
-        models = {own.name: own} | {name: model for name, model in models.items() if name != own.name}
     first = env.get("RESTVIZ_MODEL") or next(iter(models))
     if first not in models:
         raise ConfigError(f"RESTVIZ_MODEL is “{first}”, which is no model of the config: {', '.join(models)}.")
+    if named := {name: env[key] for name in OWN if env.get(key := f"RESTVIZ_{name.upper()}")}:
+        base = Model(name=Path(named["target"]).name) if "target" in named else models[first]
+        own = base.model_copy(update=named)
+        models, first = models | {own.name: own}, own.name
     public, limits = env.get("RESTVIZ_PUBLIC") or ("1" if env.get("SPACE_ID") else "0"), None
     if public not in ("0", "1"):
         raise ConfigError(f"RESTVIZ_PUBLIC is “{public}”: write 1 for a page with limits, or 0.")
@@ -150,7 +155,9 @@ def offer(environment: dict[str, str] | None = None) -> Offer:
         limits = config.public or Public(models=())
         if unknown := [name for name in limits.models if name not in models]:
             raise ConfigError(f"The config's public.models names “{unknown[0]}”, which is none of its models.")
-        models = {name: model for name, model in models.items() if name in (first, *limits.models)}
+        chosen = [first] if named or env.get("RESTVIZ_MODEL") else [*limits.models] or [first]
+        models = {name: models[name] for name in chosen}
+        first = chosen[0]
     if on_zero_gpu():  # the weights have to be there before the first call
         models = {first: models[first]}
     ordered = sorted(models.values(), key=lambda model: model.name != first)

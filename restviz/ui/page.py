@@ -121,7 +121,9 @@ def settings_from(values: dict[str, Any]) -> Settings:
 def build(offered: Offer) -> gr.Blocks:
     """The page, with the models, datastores and limits that are `offered`."""
     limits, models = offered.limits, [model.name for model in offered.models]
-    runner = Runner({model.name: partial(model.load, offered.datastores) for model in offered.models}, limits)
+    by_name = {model.name: model for model in offered.models}
+    loads = {name: partial(model.load, offered.datastores) for name, model in by_name.items()}
+    runner = Runner(loads, limits, lambda name: by_name[name].check(), on_zero_gpu())
     drafts = [name for name in METHODS if name != "assistant" or any(model.assistant for model in offered.models)]
     first = PRESETS[0]
 
@@ -138,7 +140,7 @@ def build(offered: Offer) -> gr.Blocks:
     def places(data: list) -> str:
         return runner.places(*data)
 
-    with gr.Blocks(title="RestViz", analytics_enabled=False, fill_width=True) as page:
+    with gr.Blocks(title="RestViz", analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as page:
         gr.HTML(
             "<h1>RestViz</h1><p>Retrieval-based speculative decoding (REST, RASD) on a real model, step by step.</p>",
             elem_id="rv-title",
@@ -353,8 +355,8 @@ def launch(host: str = "127.0.0.1", port: int = 7860) -> None:
     """Serve the page until interrupted.  Raises OSError when the port is taken, ConfigError for a wrong setting."""
     offered = offer()
     page = build(offered)
-    if on_zero_gpu():
-        page.runner.engine.exception()  # waits: what is loaded now is on the GPU in every call
+    if on_zero_gpu() and (error := page.runner.engine.exception()):
+        raise error  # what is not on the GPU when the page starts never is
     print(f"RestViz is at http://{host}:{port} (Ctrl+C ends it)", flush=True)
     page.launch(
         server_name=host,

@@ -166,11 +166,19 @@ class Runner:
     """Owns the engine and hands it to one visitor after the other.
 
     `models` says how each model is loaded; the first is at once, and one is there at a time.  `limits`: those of a
-    public page.
+    public page.  `check` raises RestvizError when a model cannot be loaded here.  `inline`: load in this thread and
+    once only, which ZeroGPU needs.
     """
 
-    def __init__(self, models: Mapping[str, Callable[[], Any]], limits: Public | None = None):
-        self.models, self.limits = models, limits
+    def __init__(
+        self,
+        models: Mapping[str, Callable[[], Any]],
+        limits: Public | None = None,
+        check: Callable[[str], None] = lambda model: None,
+        inline: bool = False,
+    ):
+        self.models, self.limits, self.check, self.inline = models, limits, check, inline
+        self.asking = threading.Lock()  # one question about a run at a time
         self.loading = ""  # what is being done until the engine is there
         self.turn = asyncio.Lock()
         self.waiting = 0
@@ -183,18 +191,22 @@ class Runner:
     def _begin(self, model: str) -> None:
         """Load a model in place of the one that is there."""
         self.model, self.engine = model, Future()
-        threading.Thread(target=self._load, args=(self.models[model],), name="restviz-load", daemon=True).start()
+        load = partial(self._load, self.models[model], self.engine)
+        if self.inline:
+            load()
+        else:
+            threading.Thread(target=load, name="restviz-load", daemon=True).start()
 
-    def _load(self, load: Callable[[], Any]) -> None:
+    def _load(self, load: Callable[[], Any], engine: Future) -> None:
         told, logger = _Told(self), logging.getLogger("restviz")
         logger.addHandler(told)
         logger.setLevel(logging.INFO)
         try:
-            self.engine.set_result(load())
+            engine.set_result(load())
         except Exception as error:
             if not isinstance(error, RestvizError):
                 log.exception("loading failed")
-            self.engine.set_exception(error)
+            engine.set_exception(error)
         finally:
             logger.removeHandler(told)
 
@@ -255,7 +267,8 @@ class Runner:
 
     def _answer(self, ask: Callable[..., dict[str, Any]], *question: Any) -> str:
         try:
-            return json.dumps(ask(*question), separators=(",", ":"))
+            with self.asking:
+                return json.dumps(ask(*question), separators=(",", ":"))
         except Exception as error:
             if isinstance(error, ValidationError):
                 error = RestvizError("This run cannot be asked about: what it says of itself is damaged.")
@@ -271,6 +284,8 @@ class Runner:
             raise RestvizError("The model is still loading: ask again in a moment.")
         engine = self.engine.result()
         trace = Trace.of_tokens(Header.model_validate(header), tokens, choices and choices[: len(tokens)])
+        if self.limits:
+            self.limits.check(trace.header.prompt, len(tokens))
         info, ids = engine.target.info, [*trace.header.prompt_ids, *trace.tokens]
         if len(ids) > info.context_window or not all(0 <= token < info.vocab_size for token in ids):
             raise RestvizError(f"This run cannot be asked about: its text is none that {info.name} can read.")
@@ -349,6 +364,7 @@ class Runner:
             if not isinstance(error, RestvizError):
                 log.exception("a run failed")
             yield self.encode(error=self.sentence(error), note="")
+            error.__traceback__ = None  # its frames hold the engine, and the recording holds the error
         finally:  # also when the visitor is gone
             job.stop()
             if self.jobs.get(session) is job:
@@ -370,14 +386,20 @@ class Runner:
     ) -> AsyncIterator[str]:
         settings = make_settings()
         if self.limits:
-            self.limits.check(prompt, settings.max_new_tokens, self.waiting)
+            self.limits.check(prompt, settings.max_new_tokens)
+            if self.turn.locked():
+                self.limits.check_queue(self.waiting)
             repeats = min(repeats, self.limits.repeats)
         if self.turn.locked():
             ahead = "one run is" if not self.waiting else f"{self.waiting + 1} runs are"
             yield self.encode(note=f"The model is busy: {ahead} ahead of yours, which starts right after…", busy=True)
         self.waiting += 1
         try:
-            mine = await job.unless_stopped(self.turn.acquire())
+            mine = await job.unless_stopped(turn := asyncio.ensure_future(self.turn.acquire()))
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it came in the same moment
+                self.turn.release()
+            raise
         finally:
             self.waiting -= 1
         if not mine:
@@ -385,7 +407,8 @@ class Runner:
             return
         try:
             other = model not in (None, self.model) or (self.engine.done() and self.engine.exception())
-            if other:
+            if other and not self.inline:
+                self.check(model or self.model)
                 self._begin(model or self.model)
             if other or not self.engine.done():
                 loading = "Loading the model and the datastore; the run starts when they are ready…"

@@ -37,6 +37,8 @@ def test_models_of_ones_own_come_first():
     own = offer({"RESTVIZ_HEAD": "none"}).models[0]
     assert (own.name, own.target, own.head) == ("SmolLM2-135M-Instruct", "default", "none")
     assert names(RESTVIZ_HEAD="none").count("SmolLM2-135M-Instruct") == 1
+    other = offer({"RESTVIZ_MODEL": "Qwen2-7B-Instruct", "RESTVIZ_HEAD": "my/head"}).models[0]
+    assert (other.name, other.target, other.head) == ("Qwen2-7B-Instruct", "Qwen/Qwen2-7B-Instruct", "my/head")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,8 @@ def test_a_space_is_a_public_page(environment, public):
 
 
 def test_a_public_page_offers_the_model_that_its_owner_named():
-    assert names(SPACE_ID="a/b", RESTVIZ_MODEL="Qwen2-7B-Instruct") == ["Qwen2-7B-Instruct", "SmolLM2-135M-Instruct"]
+    assert names(SPACE_ID="a/b", RESTVIZ_MODEL="Qwen2-7B-Instruct") == ["Qwen2-7B-Instruct"]
+    assert names(SPACE_ID="a/b", RESTVIZ_TARGET="/models/mine") == ["mine"]
     with pytest.raises(ConfigError, match="RESTVIZ_PUBLIC is “yes”"):
         offer({"RESTVIZ_PUBLIC": "yes"})
 

@@ -94,7 +94,7 @@ def test_the_example_and_the_names_in_the_guide_are_true(lesson):
     guide = (Path(__file__).parents[2] / "docs" / "lessons.md").read_text()
     example = re.search(r"```markdown\n(.*?)```", guide, re.DOTALL)[1]
     assert len(lesson(example.replace("run: mine", "run: stack")).pages) == 2
-    listed = re.search(r"Known are (.*?)\. A name", guide, re.DOTALL)[1]
+    listed = re.search(r"that is unknown is an error\.(.*?)\n\n\*\*", guide, re.DOTALL)[1]
     assert set(re.findall(r"`(\w+)`", listed)) == set(facts(run("rest"), 1, run("autoregressive")))
     assert set(STEPS) <= set(re.findall(r"`(\w+)`", guide))
     assert set(SHOWN) <= set(re.findall(r"`(\w+)`", guide))

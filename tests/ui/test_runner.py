@@ -562,3 +562,54 @@ def test_what_was_kept_for_a_visitor_goes_with_them():
     assert kept
     assert not mine & kept
     assert baselines == {"b"}
+
+
+def test_a_model_that_cannot_be_here_leaves_the_one_that_is():
+    def check(model):
+        raise RestvizError("It needs a GPU.")
+
+    async def scenario():
+        runner = Runner({"a": ScriptedEngine, "b": ScriptedEngine}, check=check)
+        await collect(runner)
+        return (await collect(runner, model="b"))[-1]["error"], runner.model, roles(await collect(runner))
+
+    error, model, told = play(scenario())
+    assert (error, model) == ("It needs a GPU.", "a")
+    assert "run" in told
+
+
+def test_a_load_that_fails_late_is_not_the_failure_of_the_next_model():
+    gate = threading.Event()
+
+    def slow():
+        gate.wait()
+        raise RestvizError("Out of memory.")
+
+    async def scenario():
+        runner = Runner({"a": ScriptedEngine, "b": slow})
+        await collect(runner)
+        run = runner.run("x", "p", settings("rest"), model="b")
+        assert "Loading" in json.loads(await anext(run))["note"]
+        runner.stop("x")
+        async for _ in run:
+            pass
+        told = asyncio.ensure_future(collect(runner, "y", model="a"))
+        await asyncio.sleep(0.05)
+        gate.set()
+        return roles(await told)
+
+    assert "run" in play(scenario())
+
+
+def test_a_failed_run_holds_no_engine(monkeypatch):
+    monkeypatch.setattr("restviz.ui.runner.log.exception", lambda *_: None)  # pytest would keep what is logged
+
+    async def scenario():
+        runner = Runner({"a": lambda: ScriptedEngine(fails_at=1), "b": ScriptedEngine})
+        await collect(runner)
+        engine = weakref.ref(runner.engine.result())
+        await collect(runner, model="b")
+        gc.collect()
+        return engine()
+
+    assert play(scenario()) is None

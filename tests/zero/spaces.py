@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import threading
 from functools import wraps
 
 import gradio
@@ -25,6 +26,7 @@ def GPU(task=None, *, duration=None):
     if task is None:
         return lambda task: GPU(task, duration=duration)
     assert inspect.isgeneratorfunction(task), "one generator for a whole run"
+    assert threading.current_thread() is threading.main_thread(), "weights reach a GPU from the main thread only"
 
     @wraps(task)
     def decorated(*args, **kwargs):

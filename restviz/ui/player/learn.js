@@ -119,7 +119,7 @@
       const { at, page } = this, { method, step, stage, open, node, chart } = page.shown;
       const { run } = this.lesson;
       if (!this.traces.has(run)) this.traces.set(run, this.runs(run));
-      const traces = await this.traces.get(run).catch(() => null);
+      const traces = await this.traces.get(run).catch(() => this.traces.delete(run) && null); // asked for again next time
       if (this.at !== at) return; // turned on meanwhile
       const { player } = this;
       if (!traces) return player.fail("The run of this lesson could not be read: is the page still connected?");
