@@ -31,6 +31,7 @@ from restviz.errors import RestvizError
 from restviz.trace import Step, Trace
 
 LESSONS = Path(__file__).parent / "lessons"
+POINTS = ("root", "bonus", "accepted", "rejected", "pruned", "drafted", "shared")  # see player/learn.js
 SHOWN = ("method", "step", "stage", "node", "open", "chart")  # see player/learn.js
 
 
@@ -184,6 +185,8 @@ def _page(name: str, title: str, shown: str, body: str, traces: Mapping[str, Tra
             text.append(line)
     if page.answers and sum(answer["right"] for answer in page.answers) != 1:
         raise LessonError(f"{where}: one answer has to be the right one, marked [x].")
+    if unknown := [name for name in re.findall(r"\]\(#([^)]*)\)", "\n".join(text)) if name not in POINTS]:
+        raise LessonError(f"{where}: a link cannot point at “{unknown[0]}”: choose from {', '.join(POINTS)}.")
     page.html = _html(fill("\n".join(text)))
     return page
 

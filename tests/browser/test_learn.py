@@ -70,6 +70,14 @@ def do(page, goal):
     if "method" in goal:
         names = {"eagle": "EAGLE", "rasd": "RASD", "rest": "REST"}
         page.locator(".rv-compare tbody button", has_text=names[goal["method"]]).click()
+    if "in" in goal:
+        page.locator(".rv-mask").first.scroll_into_view_if_needed()
+        page.locator(".rv-split .rv-matrix [data-row]").nth(2).hover()
+    if "origin" in goal:
+        page.get_by_role("button", name="Fit the tree").first.click()
+        for node in page.locator(".rv-split .rv-tree .rv-node").all():
+            if not done(page):
+                node.hover()
     if "fate" in goal:
         kinds = {"accepted": "n-accepted", "rejected": "n-declined", "pruned": "n-pruned"}
         wanted = f"[class*={kinds[goal['fate']]}]" if goal["fate"] in kinds else ":not(.n-root)"
@@ -248,3 +256,19 @@ def test_axe_finds_nothing_serious_in_the_app(inside, width, theme):
     inside.wait_for_timeout(600)  # transitions of colour
     assert serious(inside) == []
     assert inside.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_words_and_picture_point_at_each_other(page):
+    page.goto(page.url.split("#")[0] + "#4-one-pass-for-a-whole-tree/2")
+    ready(page)
+    word = lambda name: page.locator(".rv-word", has_text=name)  # noqa: E731
+    player = "RestViz.learning.player"
+    for name, node in (("accepted", f"{player}.model.steps[{player}.current].accepted[0]"), ("bonus", "-1")):
+        word(name).hover()
+        page.wait_for_function(f"{player}.tree.selected === {node}")
+        assert "rv-lit" in word(name).get_attribute("class")
+    assert "rv-lit" not in word("accepted").get_attribute("class")
+    page.evaluate(f"{player}.pointNode({player}.model.steps[{player}.current].accepted[1])")
+    assert "rv-lit" in word("accepted").get_attribute("class")
+    word("beside the path").focus()
+    assert page.locator(".rv-split .rv-inspector").inner_text().count("rejected")

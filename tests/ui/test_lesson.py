@@ -11,7 +11,7 @@ from restviz.cli import main
 from restviz.trace import Trace
 from restviz.ui.bundled import BUNDLED, METHODS, RUNS
 from restviz.ui.export import PLAYER
-from restviz.ui.lesson import LESSONS, SHOWN, STEPS, LessonError, facts, lessons, read_lesson
+from restviz.ui.lesson import LESSONS, POINTS, SHOWN, STEPS, LessonError, facts, lessons, read_lesson
 from restviz.ui.site import write_site
 
 LESSON = """---
@@ -157,3 +157,13 @@ def test_the_static_folder_is_small(tmp_path):
     assert {"index.html", "player.html", "plotly.min.js"} <= {file.name for file in files}
     assert sum(file.stat().st_size for file in files if file.name != "plotly.min.js") < 6e6
     assert write_site(tmp_path / "site") == files
+
+
+def test_words_point_at_what_there_is():
+    names = re.search(r"const POINTS = \{(.*?)\};", (PLAYER / "learn.js").read_text(), re.DOTALL)[1]
+    assert set(re.findall(r"(\w+): ", names)) | {"shared"} == set(POINTS)
+
+
+def test_a_word_that_points_at_nothing_is_told(lesson):
+    with pytest.raises(LessonError, match="a link cannot point at “gone”: choose from root, bonus"):
+        lesson("---\ntitle: T\nrun: stack\n---\n## A {method=rest step=1}\n[x](#gone)\n")

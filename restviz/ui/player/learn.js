@@ -18,6 +18,22 @@
     save(done) { try { localStorage.setItem(KEPT, JSON.stringify([...done])); } catch { /* private window: not kept */ } },
   };
 
+  /** What a link in the text of a page points at, `[a rejected node](#rejected)`: is a node one of them? */
+  const POINTS = {
+    root: (step, node) => node === 0, bonus: (step, node) => node === -1,
+    accepted: (step, node) => step.accepted.includes(node), rejected: (step, node) => RestViz.fate(step, node) === "declined",
+    pruned: (step, node) => RestViz.fate(step, node).startsWith("pruned"),
+    drafted: (step, node) => Boolean(RestViz.source(step, node) & RestViz.MODEL), shared: both,
+  };
+
+  /** Whether retrieval and the draft model both proposed a node. */
+  function both(step, node) {
+    const flags = RestViz.source(step, node);
+    return Boolean(flags & RestViz.MODEL) && Boolean(flags & (RestViz.DATASTORE | RestViz.CONTEXT));
+  }
+
+  const is = (step, name, node) => (["root", "bonus"].includes(name) || node > 0) && POINTS[name](step, node);
+
   class Learn {
     constructor(host, { lessons, runs, live = null, isDark = null, ...options }) {
       Object.assign(this, { host, lessons, runs, live, done: kept.load(), traces: new Map() });
@@ -40,7 +56,7 @@
           el("article", { class: "rv-page", "aria-label": "Lesson" }, this.title, this.text, this.task, this.answers,
             el("div", { class: "rv-turn" }, this.back, this.where, this.next), el("div", { class: "rv-turn" }, this.try, this.present)),
           stage));
-      this.player = RestViz.createPlayer(player, { ...options, isDark, watch: (node) => this.watch(node) });
+      this.player = RestViz.createPlayer(player, { ...options, isDark, watch: (node, where) => this.watch(node, where) });
       new MutationObserver(() => { host.dataset.theme = player.dataset.theme; }).observe(player, { attributes: true, attributeFilter: ["data-theme"] });
       host.dataset.theme = player.dataset.theme;
       document.addEventListener("keydown", (event) => this.key(event), true); // before the player, which steps with the same keys
@@ -74,6 +90,7 @@
       this.title.textContent = title;
       this.text.innerHTML = html; // made by restviz/ui/lesson.py, which lets no markup of a trace or a lesson through
       this.goal = task && Object.keys(goal).some((name) => name !== "optional") ? goal : null;
+      this.links();
       this.task.hidden = !task;
       this.task.innerHTML = task;
       this.where.textContent = `page ${page + 1} of ${n}`;
@@ -85,6 +102,22 @@
       this.index();
       if (focus) this.title.focus({ preventScroll: innerWidth > 900 }); // on a phone the text is above the player
       await this.stage();
+    }
+
+    /** Words of the text that point at nodes of the picture, and light up when one is pointed at there. */
+    links() {
+      this.words = [...this.text.querySelectorAll("a[href^='#']")].map((link) => {
+        const name = link.hash.slice(1), word = el("button", { type: "button", class: "rv-word", on: { mouseenter: () => this.show(name), focus: () => this.show(name), click: () => this.show(name) } }, ...link.childNodes);
+        link.replaceWith(word);
+        return [name, word];
+      });
+    }
+
+    show(name) {
+      const { player } = this, step = player.model?.steps[player.current];
+      if (!step) return;
+      const nodes = [-1, ...step.nodes.token.keys()].filter((node) => is(step, name, node));
+      if (nodes.length) player.pointNode(nodes[0]);
     }
 
     /** The lessons, with what was done of each. */
@@ -143,13 +176,16 @@
     }
 
     /** Something is shown or pointed at: perhaps that was what is to be done. */
-    watch(node) {
+    watch(node, where) {
+      const at = this.player?.model?.steps[this.player.current]; // while it is made there is none
+      for (const [name, word] of this.words ?? []) word.classList.toggle("rv-lit", Boolean(at) && node !== null && is(at, name, node));
       if (!this.goal || this.moving) return;
       const { player, goal } = this, { model } = player, step = model?.steps[player.current];
       if (!step) return;
       const met = {
         step: (value) => player.current === +value, stage: (value) => player.stage === value && player.stagesShown,
         method: (value) => model.header.method === value, nodes: (value) => player.current > 0 && RestViz.verified(step) === +value,
+        in: (value) => node > 0 && where === value, origin: () => node > 0 && both(step, node),
         fate: (value) => node > 0 && (value === "any" || RestViz.fate(step, node).startsWith({ rejected: "declined" }[value] ?? value)),
       };
       if (Object.entries(goal).every(([name, value]) => met[name]?.(value))) this.tick();

@@ -13,7 +13,7 @@
    The player knows nothing of Gradio; what it needs from the page is a host element, plotly.js for the charts, and to
    keep a run as a web page the address of restviz/ui/export.py's template, and its own address for links; for “what if” see whatif.js;
    places(model, step, node) tells where in the datastores a node is from; watch(node) is called when another step, stage or
-   run is shown (node: null) and when a node is pointed at. */
+   run is shown (node: null), and watch(node, where) when a node is pointed at in the tree or the mask. */
 (function (RestViz) {
   "use strict";
   const { TraceModel, el } = RestViz;
@@ -46,7 +46,7 @@
       }, el("span", { text: `${i + 1} ${label}` }), el("span", { class: "rv-stage-count" }))]));
       v.stages.append(...Object.values(this.stageButtons));
       this.tree = new RestViz.TreeView(v.tree, { onPoint: (node, byKey) => this.pointNode(node, byKey) });
-      this.mask = new RestViz.MaskView(v.mask, { onPoint: (node) => this.pointNode(node) });
+      this.mask = new RestViz.MaskView(v.mask, { onPoint: (node) => this.pointNode(node, false, "mask") });
       this.list = new RestViz.ListView(v.list, { onPoint: (node) => this.pointNode(node) });
       this.inspector = new RestViz.Inspector(v.inspector, places);
       this.charts = new RestViz.Charts(v.charts, { onSeek: (i) => this.seek(i) });
@@ -331,12 +331,12 @@
 
     /* ---- text, tree and timeline point at each other ---- */
 
-    pointNode(node, byKey = false) {
+    pointNode(node, byKey = false, where = "tree") {
       const { model, current } = this, step = model.steps[current];
       for (const view of [this.tree, this.mask, this.list]) view.point(node);
       this.inspector.node(model, step, node);
       if (byKey) this.say(this.inspector.summary);
-      this.watch(node);
+      this.watch(node, where);
       const first = model.start[current];
       const k = node === -1 ? first + step.accepted.length : step.accepted.indexOf(node);
       this.answer.highlight(node === -1 ? k : k >= 0 ? first + k : -1);
