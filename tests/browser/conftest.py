@@ -5,11 +5,16 @@ Nothing here is skipped when a browser is missing: then these tests fail and say
 
 from __future__ import annotations
 
+import functools
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 from driving import App, chromium
 from playwright.sync_api import sync_playwright
 
 from restviz.ui.export import PLAYER, RUNS, SCRIPTS, template
+from restviz.ui.site import write_site
 
 
 @pytest.fixture(scope="package")  # not longer: the model's tests want both cores
@@ -26,6 +31,27 @@ def app(tmp_path_factory):
     yield app
     app.stop()
     assert "Traceback" not in app.log.read_text(), app.log.read_text()[-3000:]
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="package")
+def site(tmp_path_factory):
+    """The address of the folder that `make static` writes; its player is `p` there."""
+    folder = tmp_path_factory.mktemp("site")
+    write_site(folder)
+    (folder / "favicon.ico").write_bytes(b"")
+    script = folder / "player" / "recorded.js"
+    script.write_text(
+        script.read_text().replace("= RestViz.createPlayer(host", "= globalThis.p = RestViz.createPlayer(host")
+    )
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""Everything that can be done with a run, with the mouse and with keys, at three widths: on the exported page of a real
-recorded run, from disk and with the network off."""
+"""Everything that can be done with a run, with the mouse and with keys: on the exported page of a real recorded run, from
+disk and with the network off, at three widths, and on the player of the static folder."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ def exported(tmp_path_factory):
     return path
 
 
-@pytest.fixture(params=WIDTHS)
-def page(request, exported, tab):
-    width, height = WIDTHS[request.param]
+@pytest.fixture(params=[*WIDTHS, "static"])
+def page(request, exported, site, tab):
+    width, height = WIDTHS.get(request.param, WIDTHS["desktop"])
     tab.set_viewport_size({"width": width, "height": height})
-    tab.context.set_offline(True)
-    tab.goto(exported.as_uri())
+    if request.param == "static":
+        tab.goto(f"{site}/player.html?run=stack&method=rasd&step=0")
+        tab.wait_for_function("window.p?.model")
+    else:
+        tab.context.set_offline(True)
+        tab.goto(exported.as_uri())
     tab.wait_for_function("p.charts.ready")
     return tab
 

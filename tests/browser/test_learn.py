@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 from driving import model, serious
 
 from restviz.ui.bundled import RUNS
 from restviz.ui.lesson import lessons
-from restviz.ui.site import lesson_page, write_site
+from restviz.ui.site import lesson_page
 
 SOON = 30_000
 RUN = 300_000  # ms: the model may have to be loaded first
 WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
 TOLD = lessons(RUNS)
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    write_site(folder)
-    (folder / "favicon.ico").write_bytes(b"")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@
       const { player } = this;
       if (!traces) return player.fail("The run of this lesson could not be read: is the page still connected?");
       this.moving = true;
-      this.host.dataset.about = stage || node || open ? "tree" : "run"; // the result of the run would push the tree down
+      this.host.dataset.about = stage || node || open || this.words.length ? "tree" : "run"; // the result of the run would push the tree down
       const baseline = traces.autoregressive, trace = traces[method];
       if (this.opened !== run) player.open({ trace: baseline, baseline: null, others: Object.values(traces).filter((other) => other !== baseline) });
       this.opened = run;
