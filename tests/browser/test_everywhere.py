@@ -1,5 +1,5 @@
-"""Everything that can be done with a run, with the mouse and with keys: on the exported page of a real recorded run, from
-disk and with the network off, at three widths, and on the player of the static folder."""
+"""Everything that can be done with a run, with the mouse and with keys: on the exported page of a real recorded run,
+from disk and with the network off, at three widths, and on the player of the static folder."""
 
 from __future__ import annotations
 
