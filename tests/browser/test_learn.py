@@ -204,7 +204,7 @@ def test_a_node_of_a_lesson_says_where_it_is_from(inside):
 def test_try_it_live_fills_the_form_with_what_the_lesson_shows(inside):
     asked = inside.evaluate("RestViz.learning.player.model.header")
     inside.get_by_text("Try it live").click()
-    inside.wait_for_function("document.querySelector('#rv-method input')?.value === 'RASD'")  # REST until it is filled in
+    inside.wait_for_function("document.querySelector('#rv-method input')?.value === 'RASD'")  # it was REST
     assert inside.get_by_role("tab", name="Studio").get_attribute("aria-selected") == "true"
     assert inside.locator("#rv-prompt textarea").input_value() == asked["prompt"]
     inside.wait_for_function("RestViz.player")

@@ -151,12 +151,16 @@
     async stage() {
       const { at, page } = this, { method, step, stage, open, node, chart } = page.shown;
       const { run } = this.lesson;
+      this.moving = true; // until it is shown, nothing counts as done
       if (!this.traces.has(run)) this.traces.set(run, this.runs(run));
       const traces = await this.traces.get(run).catch(() => this.traces.delete(run) && null); // asked for again next time
       if (this.at !== at) return; // turned on meanwhile
       const { player } = this;
-      if (!traces) return player.fail("The run of this lesson could not be read: is the page still connected?");
-      this.moving = true;
+      if (!traces) {
+        this.moving = false;
+        return player.fail("The run of this lesson could not be read: is the page still connected?");
+      }
+      player.fail("");
       this.host.dataset.about = stage || node || open || this.words.length ? "tree" : "run"; // the result of the run would push the tree down
       const baseline = traces.autoregressive, trace = traces[method];
       if (this.opened !== run) player.open({ trace: baseline, baseline: null, others: Object.values(traces).filter((other) => other !== baseline) });
