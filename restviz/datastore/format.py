@@ -29,7 +29,7 @@ from tokenizers import Tokenizer
 from restviz.assets import hash_file
 from restviz.errors import RestvizError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 has no `left_out`
 ARRAYS = ("tokens", "suffixes", "buckets", "docs", "paths")
 DOCUMENT = np.dtype([("start", "<u4"), ("record", "<u4"), ("source", "<u4"), ("path", "<u4")])
 
@@ -51,11 +51,12 @@ class Meta:
     width: int  # bytes per token
     tokens: int  # separators not counted
     documents: int
-    skipped: int  # files that were no text
+    skipped: int  # files without a document
     sources: list[dict]  # asset, licence, attribution, documents, tokens
     built_from: str  # hash of the recipe, the source files' names, sizes and times, and the build parameters
     parameters: dict  # build parameters and the versions of what built it
     shards: list[dict] = field(default_factory=list)  # {"tokens": t, "arrays": {name: {"size": bytes, "sha256": hex}}}
+    left_out: list[list[str]] = field(default_factory=list)  # files that were not read, or not whole, and why
     format_version: int = FORMAT_VERSION
 
     @property

@@ -256,7 +256,7 @@ def _stub(task: str) -> str:
 
 def _functions() -> Iterator[tuple[str, str]]:
     """`(signature and docstring, whole source)` of the standard library's short documented functions."""
-    for _, _, path in load_recipe("python-code").files():
+    for _, path in load_recipe("python-code").sources[0].files():  # the standard library
         try:
             source = path.read_text(encoding="utf-8")
             tree = ast.parse(source)

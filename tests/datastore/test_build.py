@@ -9,15 +9,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from threading import Event
 
 import numpy as np
 import pytest
 from corpora import CODE, store_of, word_tokenizer
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
+from restviz.assets import AssetError
 from restviz.datastore import (
     Datastore,
     DatastoreError,
+    Recipe,
+    Source,
     build,
     default_path,
     open_or_build,
@@ -48,7 +53,7 @@ def test_what_is_written(store, corpus, byte_tokenizer):
 
 def test_documents_are_not_split_over_shards(tmp_path):
     store = store_of(tmp_path, [[1] * 5, [2] * 9, [3] * 2, [4] * 2], 10, shard_tokens=8)
-    assert [shard["tokens"] for shard in store.meta.shards] == [14, 4]
+    assert [shard["tokens"] for shard in store.meta.shards] == [5, 9, 4], "a part holds texts of 24 bytes"
     assert store.meta.documents == 4
 
 
@@ -90,6 +95,12 @@ def test_files_that_are_no_text_are_skipped_and_counted(tmp_path, corpus, byte_t
     build(recipe_from_files([str(corpus)]), byte_tokenizer, tmp_path / "store", progress=False)
     meta = Datastore.open(tmp_path / "store").meta
     assert (meta.documents, meta.skipped) == (2, 4)
+    assert meta.left_out == [
+        ["binary", "binary (it holds a NUL character)"],
+        ["blank.py", "empty"],
+        ["empty.py", "empty"],
+        ["latin1.py", "no UTF-8 text (byte 0xe9 at 0)"],
+    ]
 
 
 def test_truncation_and_padding_of_the_tokenizer_are_not_used(tmp_path, corpus):
@@ -106,6 +117,9 @@ def test_truncation_and_padding_of_the_tokenizer_are_not_used(tmp_path, corpus):
 def test_nothing_to_build_from(tmp_path, byte_tokenizer):
     (tmp_path / "corpus").mkdir()
     with pytest.raises(DatastoreError, match="There is no text in the 0 files of corpus"):
+        build(recipe_from_files([str(tmp_path / "corpus")]), byte_tokenizer, tmp_path / "store", progress=False)
+    (tmp_path / "corpus" / "a").write_text("")
+    with pytest.raises(DatastoreError, match="There is no text in the 1 files of corpus: a is empty"):
         build(recipe_from_files([str(tmp_path / "corpus")]), byte_tokenizer, tmp_path / "store", progress=False)
     assert not (tmp_path / "store").exists()
     assert not (tmp_path / "store.partial").exists()
@@ -138,7 +152,7 @@ import sys, time
 from pathlib import Path
 from tokenizers import Tokenizer
 from restviz.datastore import build, recipe_from_files
-module = sys.modules["restviz.datastore.build"]  # the name is the function's
+module = sys.modules["restviz.datastore.parts"]
 def stop(*args):
     print("sorting", flush=True)
     time.sleep(60)
@@ -159,6 +173,167 @@ build(recipe_from_files([corpus]), Tokenizer.from_file(tokenizer), Path(out), pr
     assert build(recipe_from_files([str(corpus)]), byte_tokenizer, tmp_path / "store", progress=False)
     assert not (tmp_path / "store.partial").exists()
     Datastore.open(tmp_path / "store").verify()
+
+
+@pytest.fixture
+def many(tmp_path):
+    """A corpus of several parts: 300 records in one file, which is cut, and 40 files."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    chance = np.random.default_rng(0)
+    texts = [" ".join(map(str, chance.integers(0, 50, 60))) for _ in range(340)]
+    (folder / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[:300]))
+    for i, text in enumerate(texts[300:]):
+        (folder / f"{i:02d}.txt").write_text(text)
+    return folder
+
+
+def hashes(store) -> list[dict]:
+    return Datastore.open(store).meta.shards
+
+
+def test_processes_build_what_one_builds(tmp_path, many):
+    tokenizer, recipe = word_tokenizer(50), recipe_from_files([str(many)])
+    options = {"shard_tokens": 4000, "progress": False}
+    build(recipe, tokenizer, tmp_path / "one", **options)
+    told = Counter()
+    build(
+        recipe, tokenizer, tmp_path / "two", workers=2, **options | {"progress": lambda what, n: told.update({what: n})}
+    )
+    assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
+    meta = Datastore.open(tmp_path / "two").meta
+    assert (meta.tokens, meta.documents, len(meta.shards) >= 4) == (340 * 60, 340, True)
+    size = sum(path.stat().st_size for path in many.iterdir())
+    assert told == {"read": size, "tokens": meta.tokens, "sorted": meta.tokens, "shards": len(meta.shards)}
+    shard = Datastore.open(tmp_path / "one").shards
+    records = [
+        int(d["record"]) for s in shard for d in s.docs if s.path(int(np.flatnonzero(s.docs == d)[0])) == "a.jsonl"
+    ]
+    assert records == list(range(1, 301)), "the parts of a file count its records through"
+
+
+def test_a_build_that_is_killed_at_any_moment_goes_on_and_ends_the_same(tmp_path, many, subprocess_env):
+    """Ten builds, each killed (SIGKILL) somewhere between its start and its end, and then run again."""
+    tokenizer, recipe = word_tokenizer(50), recipe_from_files([str(many)])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    build(recipe, tokenizer, tmp_path / "calm", shard_tokens=2000, progress=False)
+    code = """
+import sys
+from pathlib import Path
+from tokenizers import Tokenizer
+from restviz.datastore import build, recipe_from_files
+corpus, tokenizer, out = sys.argv[1:]
+tokenizer = Tokenizer.from_file(tokenizer)
+print("begins", flush=True)
+build(recipe_from_files([corpus]), tokenizer, Path(out), shard_tokens=2000, progress=False)
+"""
+    command = [sys.executable, "-c", code, str(many), str(tmp_path / "tokenizer.json")]
+
+    def start(out):
+        process = subprocess.Popen([*command, str(out)], env=subprocess_env, stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "begins\n"
+        return process
+
+    begun = time.monotonic()
+    start(tmp_path / "timed").communicate()
+    whole = time.monotonic() - begun
+    finished, resumed = [], 0
+    for i in range(10):
+        out = tmp_path / f"killed-{i}"
+        process = start(out)
+        time.sleep(whole * i / 10)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        partial = out.with_name(out.name + ".partial")
+        resumed += any(partial.glob("part-*/shard-*.json"))
+        finished.append(out.exists())
+        assert start(out).wait(60) == 0
+        assert hashes(out) == hashes(tmp_path / "calm")
+        assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in (tmp_path / "calm").iterdir())
+        assert [p.name for p in tmp_path.glob(f"killed-{i}*") if p != out] == [f"killed-{i}.lock"]
+    assert not finished[0], "the first was killed at its start"
+    assert resumed, "no build was killed between its first shard and its end"
+
+
+def test_what_is_finished_is_not_built_again(tmp_path, many, monkeypatch):
+    parts = sys.modules["restviz.datastore.parts"]
+    tokenizer, recipe, sort, sorts = word_tokenizer(50), recipe_from_files([str(many)]), parts._sort, []
+
+    def count(*arguments):
+        if len(sorts) == 3:
+            raise KeyboardInterrupt
+        sorts.append(1)
+        sort(*arguments)
+
+    monkeypatch.setattr(parts, "_sort", count)
+    with pytest.raises(KeyboardInterrupt):
+        build(recipe, tokenizer, tmp_path / "store", shard_tokens=2000, progress=False)
+    kept = sorted(p.parent.name + "/" + p.name for p in tmp_path.glob("store.partial/part-*/shard-*.json"))
+    assert len(kept) == 3
+    monkeypatch.setattr(parts, "_sort", lambda *arguments: (sorts.append(1), sort(*arguments)))
+    build(recipe, tokenizer, tmp_path / "store", shard_tokens=2000, progress=False)
+    assert len(sorts) == len(hashes(tmp_path / "store")), "a finished shard was sorted again"
+    (many / "00.txt").write_text("1 2 3")
+    monkeypatch.setattr(parts, "_sort", count)
+    sorts[:] = [1, 1]
+    with pytest.raises(KeyboardInterrupt):
+        build(recipe, tokenizer, tmp_path / "store", shard_tokens=2000, progress=False)
+    assert (tmp_path / "store.partial").exists()
+    (many / "00.txt").write_text("1 2 3 4 5")
+    monkeypatch.setattr(parts, "_sort", sort)
+    build(recipe, tokenizer, tmp_path / "store", shard_tokens=2000, progress=False)
+    assert Datastore.open(tmp_path / "store").meta.tokens == 339 * 60 + 5, (
+        "another text does not go on with the old one"
+    )
+
+
+def test_memory_decides_on_shards_and_a_process_that_dies_is_told(tmp_path, many, monkeypatch):
+    tokenizer, recipe = word_tokenizer(50), recipe_from_files([str(many)])
+    module = sys.modules["restviz.datastore.build"]
+    with pytest.raises(DatastoreError, match="100 MB of memory are too little to build in: allow at least 316 MB"):
+        build(recipe, tokenizer, tmp_path / "store", max_memory=10**8, progress=False)
+    assert module._fitting(64_000_000, 2, 2**30) < 64_000_000
+    assert module._memory(module._fitting(64_000_000, 3, 2**30), 3) <= 2**30
+    assert module._fitting(1000, 2, 2**30) == 1000
+    assert module._workers(5, 2**30, 3 * 2**30) == min(os.cpu_count(), 3)
+    assert module._workers(5, 2**30, 2**20) == 1
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(DatastoreError, match="A process that built a part ended with 1"):
+        build(recipe, tokenizer, tmp_path / "store", workers=2, progress=False)
+    assert module._why(-9, "").startswith("A process that built a part was killed, most likely for want of memory")
+
+
+def test_a_build_can_be_stopped_and_goes_on(tmp_path, many):
+    tokenizer, recipe, stopped = word_tokenizer(50), recipe_from_files([str(many)]), Event()
+    options = {"shard_tokens": 2000, "workers": 1}
+    with pytest.raises(DatastoreError, match="The build was stopped"):
+        build(recipe, tokenizer, tmp_path / "store", stopped=stopped, progress=lambda *told: stopped.set(), **options)
+    assert not (tmp_path / "store").exists()
+    build(recipe, tokenizer, tmp_path / "store", progress=False, **options)
+    assert Datastore.open(tmp_path / "store").meta.documents == 340
+
+
+def test_a_source_that_cannot_be_had_may_be_optional(tmp_path, corpus, byte_tokenizer, caplog):
+    there, gone = Source(f"file:{corpus}", "l", "a", include=["*.py"]), f"file:{tmp_path}/gone"
+    recipe = Recipe("mine", "t", "d", [Source(gone, "l", "a", optional=True), there])
+    build(recipe, byte_tokenizer, tmp_path / "store", progress=False)
+    assert [source["documents"] for source in Datastore.open(tmp_path / "store").meta.sources] == [0, 2]
+    assert f"mine goes without {gone}" in caplog.text
+    with pytest.raises(AssetError, match="does not exist"):
+        build(Recipe("mine", "t", "d", [Source(gone, "l", "a"), there]), byte_tokenizer, tmp_path / "b", progress=False)
+
+
+def test_a_vocabulary_of_150_000_ids_round_trips(tmp_path):
+    tokenizer = word_tokenizer(150_000)
+    chance = np.random.default_rng(1)
+    documents = [[*chance.integers(0, 150_000, 400).tolist(), 149_999, 65_535, 65_536] for _ in range(20)]
+    store = store_of(tmp_path, documents, 150_000, shard_tokens=3000)
+    assert store.meta.width == 3
+    for ids in documents:
+        hits = store.search(ids[100:110], n_max=10, n_min=10, length=10)
+        assert hits.rows.tolist() == [ids[110:120]]
+        place = store.locate(ids[100:110], tokenizer).locations[0]
+        assert place.match.split() == [str(i) for i in ids[100:110]]
 
 
 def test_importing_brings_in_no_heavy_library(subprocess_env):

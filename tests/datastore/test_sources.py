@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import subprocess
+import sys
 import sysconfig
+import types
 
 import pytest
 
 from restviz.assets import AssetError
-from restviz.datastore import DatastoreError, Source, load_recipe
+from restviz.datastore import Datastore, DatastoreError, Recipe, Source, build, load_recipe
 from restviz.datastore.sources import RECIPES, read_documents, recipe_from_files
 
 GOOD = """title = "t"
@@ -23,8 +27,7 @@ attribution = "a"
 
 def test_the_default_recipe():
     recipe = load_recipe("python-code")
-    assert (recipe.name, recipe.split) == ("python-code", "file")
-    names = [name for _, name, _ in recipe.files()]
+    names = [name for name, _ in recipe.sources[0].files()]
     assert names == sorted(names)
     assert {"argparse.py", "asyncio/base_events.py", "json/decoder.py"} <= set(names)
     assert all(name.endswith(".py") for name in names)
@@ -37,7 +40,7 @@ def test_a_recipe_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(GOOD)
     recipe = load_recipe(str(path))
-    assert (recipe.name, recipe.title, recipe.description, recipe.split) == ("mine", "t", "d", "file")
+    assert (recipe.name, recipe.title, recipe.description, recipe.field) == ("mine", "t", "d", "")
     assert recipe.sources == [Source("stdlib:", "l", "a", None, ["**/*"], [])]
     assert all(load_recipe(str(p)).sources for p in RECIPES.glob("*.toml")), "every recipe of the repository is one"
 
@@ -55,7 +58,10 @@ def test_a_recipe_file(tmp_path):
         (('"a"\n', '"a"\nexclude = [1]'), "“exclude” in source 1 must be a list of strings"),
         (('"a"\n', '"a"\nlicense = "l"'), "has an unknown key “license” in source 1"),
         (('"d"', '"d"\nsplitt = "file"'), "has an unknown key “splitt”"),
-        (('"d"', '"d"\nsplit = "line"'), "“split” must be “file” or “record”, not “line”"),
+        (('"a"\n', '"a"\nlimit = "ten"'), "“limit” in source 1 must be a number"),
+        (('"a"\n', '"a"\nlimit = true'), "“limit” in source 1 must be a number"),
+        (('"a"\n', '"a"\noptional = 1'), "“optional” in source 1 must be true or false"),
+        (('"a"\n', '"a"\nextract = "code"'), "“extract” in source 1 must be “docstrings” or “rest-idx”, not “code”"),
         (('"d"', '"d'), "is not valid TOML"),
     ],
 )
@@ -117,7 +123,6 @@ def test_the_standard_library_is_the_running_interpreters():
 RECORDS = """
 title = "t"
 description = "d"
-split = "record"
 field = "answer"
 
 [[source]]
@@ -143,15 +148,78 @@ def test_records_of_json_lines_next_to_the_recipe(tmp_path):
     assert list(read_documents(recipe, source, name, path)) == []
 
 
-@pytest.mark.parametrize("change", [('field = "answer"', ""), ('split = "record"', "")])
-def test_records_need_a_field_and_files_none(tmp_path, change):
-    (tmp_path / "mine.toml").write_text(RECORDS.replace(*change))
-    with pytest.raises(DatastoreError, match="belong together"):
-        load_recipe(str(tmp_path / "mine.toml"))
-
-
 def test_answers_that_were_distilled_are_records(tmp_path):
     (tmp_path / "answers.jsonl").write_text(json.dumps({"prompt": "p", "answer": "one", "tokens": 1}) + "\n")
     recipe = recipe_from_files([str(tmp_path / "answers.jsonl")])
     assert [d.text for file in recipe.files() for d in read_documents(recipe, *file)] == ["one"]
-    assert recipe_from_files([str(tmp_path)]).split == "file"
+
+
+def test_globs_and_several_paths(tmp_path):
+    for name in ("src/a.py", "src/deep/b.py", "src/c.txt", "d.txt", "src/.hidden.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("x")
+    recipe = recipe_from_files([str(tmp_path / "src" / "**" / "*.py"), str(tmp_path / "d.txt")])
+    assert [(i, name) for i, name, _ in recipe.files()] == [(0, "a.py"), (0, "deep/b.py"), (1, "d.txt")]
+    assert (recipe.name, recipe.description) == ("src", "Built from *.py, d.txt.")
+    assert [name for _, name, _ in recipe_from_files([str(tmp_path / "*.txt")]).files()] == ["d.txt"]
+    with pytest.raises(DatastoreError, match="is neither a recipe nor a file or folder"):
+        recipe_from_files([str(tmp_path / "nothing" / "*.py")])
+
+
+def test_of_a_git_checkout_what_git_ignores_is_left_out(tmp_path):
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for name in ("kept.py", "new.py", "build/made.py", "ignored.log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".gitignore").write_text("build/\n*.log\n")
+    subprocess.run([*git, "add", "kept.py"], check=True)
+    assert [name for _, name, _ in recipe_from_files([str(tmp_path)]).files()] == ["kept.py", "new.py"]
+
+
+class Streamed:
+    """What `datasets.load_dataset` was asked for, and gives."""
+
+    def __init__(self, monkeypatch, records):
+        self.asked, self.records = None, records
+        module = types.ModuleType("datasets")
+        module.load_dataset = self.load
+        monkeypatch.setitem(sys.modules, "datasets", module)
+
+    def load(self, name, **options):
+        self.asked = (name, options)
+        for record in self.records:
+            if isinstance(record, Exception):
+                raise record
+            yield record
+
+
+def test_a_dataset_is_streamed(monkeypatch, tmp_path, byte_tokenizer):
+    hub = Streamed(monkeypatch, [{"data": ["one", "two"]}, {"data": []}, {"data": ["three"]}, {"data": ["four"]}])
+    source = Source("dataset:org/name@abc?split=train_sft&data_dir=data/python", "l", "a", limit=3)
+    recipe = Recipe("hub", "t", "d", [source], "data.*")
+    ((index, name, path),) = recipe.files()
+    assert [(d.record, d.text) for d in read_documents(recipe, index, name, path)] == [
+        (1, "one"),
+        (1, "two"),
+        (3, "three"),
+    ]
+    options = {"split": "train_sft", "data_dir": "data/python", "streaming": True, "revision": "abc"}
+    assert hub.asked == ("org/name", options)
+    build(recipe, byte_tokenizer, tmp_path / "store", progress=False)
+    assert Datastore.open(tmp_path / "store").meta.documents == 3
+    hub.records = [ConnectionError("no network")]
+    with pytest.raises(AssetError, match=r"org/name could not be streamed from the hub \(ConnectionError\): check"):
+        list(read_documents(recipe, index, name, path))
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(AssetError, match="needs the package datasets: pip install datasets"):
+        list(read_documents(recipe, index, name, path))
+
+
+def test_recipes_from_the_hub_are_pinned():
+    sources = [source for path in RECIPES.glob("*.toml") for source in load_recipe(path.stem).sources]
+    streamed = [source.asset for source in sources if source.asset.startswith("dataset:")]
+    assert len(streamed) == 3
+    assert all(re.match(r"dataset:[\w-]+/[\w.-]+@[0-9a-f]{40}\?", asset) for asset in streamed)
+    fetched = [source for source in sources if source.asset.startswith("pypi:")]
+    assert all(source.sha256 for source in fetched)
