@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Generator, Iterator, Sequence
+from copy import copy
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 
 from restviz.check import check
-from restviz.datastore import DATASTORES, Datastore, open_or_build
+from restviz.datastore import DATASTORES, Datastore, LiveDatastore, open_or_build
 from restviz.decode import decode
 from restviz.drafters import METHODS, MethodError
 from restviz.drafters.assistant import load_assistant
@@ -131,6 +132,12 @@ class Engine:
     def lock(self) -> threading.Lock:
         """Held while the target computes; engines over the same target share it."""
         return self.target.lock
+
+    def beside(self, *more: Datastore | LiveDatastore) -> Engine:
+        """This engine with more datastores, for whoever asks only: the target is shared."""
+        engine = copy(self)
+        engine.datastores = [*self.datastores, *more]
+        return engine
 
     def stream(self, prompt: str, settings: Settings | None = None) -> Run:
         """A run, ready to be iterated over.  Raises RestvizError when prompt or settings do not allow one."""

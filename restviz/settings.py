@@ -39,7 +39,9 @@ class Settings(BaseModel):
         "CPU every node costs time, and 15 with the root fill 16 rows",
     )
     stores: str = Field(
-        "", description="retrieval: names of the open datastores to search, with commas between; empty is all"
+        "",
+        description="retrieval: names of the open datastores to search, with commas between; *2 after a name makes "
+        "what it holds count twice; empty is all",
     )
     cap: int = Field(CAP, ge=1, le=1_000_000, description="REST: continuations read per step; more are sampled evenly")
 

@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+from restviz.datastore import LiveDatastore
+from restviz.drafters import MethodError
 from restviz.errors import RestvizError
 from restviz.settings import Settings, SettingsError
 
@@ -100,6 +102,45 @@ def test_the_parts_without_torch_stay_without_it():
         "assert not {'torch', 'transformers', 'gradio', 'plotly'} & sys.modules.keys(), 'heavy import'"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_order_and_weights_of_datastores(tiny_engine):
+    live = LiveDatastore(tiny_engine.datastores[0].meta.tokenizer)
+    engine = tiny_engine.beside(live)
+    settings = Settings(method="rest", chat=False, max_new_tokens=4)
+    both = engine.stream("def add(", settings.but(stores="live*5, corpus")).drafter
+    assert ([store.meta.name for store in both.stores], both.weights) == (["live", "corpus"], [5, 1])
+    assert engine.stream("def add(", settings).drafter.weights == [1, 1]
+    assert [store.meta.name for store in tiny_engine.datastores] == ["corpus"], "the other engine is as it was"
+    for stores, sentence in [
+        ("live*0", "is no datastore with a weight: write live\\*3, with 1 to 100"),
+        ("live*x", "is no datastore with a weight"),
+        ("live, live*2", "is named twice"),
+        ("other*2", "There is no datastore “other” open here: choose from corpus, live"),
+    ]:
+        with pytest.raises(MethodError, match=sentence):
+            engine.stream("def add(", settings.but(stores=stores))
+
+
+def test_what_the_session_wrote_is_found_again(tiny_engine):
+    """The second run of a prompt is drafted from the first, and its text is the same."""
+    live = LiveDatastore(tiny_engine.datastores[0].meta.tokenizer)
+    engine, settings = tiny_engine.beside(live), Settings(method="rest", chat=False, stores="live", max_new_tokens=40)
+    first = engine.generate("def add(", settings)
+    live.add(first.header.prompt_ids + first.tokens, "the first run")
+    second = engine.generate("def add(", settings)
+    assert first.tokens == second.tokens
+    assert first.mean_generated_length == 1
+    assert second.mean_generated_length > 4
+    assert first.header.datastores[0].fingerprint != second.header.datastores[0].fingerprint
+    assert second.header.datastores[0].tokens == live.meta.tokens
+    index, node = next((s.index, n) for s in second.steps for n in range(1, len(s.nodes.token)))
+    assert engine.places(second, index, node)[0]["locations"][0]["path"] == "the first run"
+    live.add([1, 2, 3], "more")
+    past = tiny_engine.beside(live.at(second.header.datastores[0].fingerprint))
+    assert past.places(second, index, node)[0]["total"] >= 1
+    with pytest.raises(RestvizError, match="used another version of the datastore live"):
+        engine.places(second, index, node)
 
 
 def test_a_run_searches_the_datastores_it_names(tiny_engine):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from restviz.datastore.build import build, default_path, open_or_build
 from restviz.datastore.combine import combine
 from restviz.datastore.format import DatastoreError, Meta, vocabulary_fingerprint
+from restviz.datastore.live import LiveDatastore
 from restviz.datastore.search import CAP, Datastore, Hits, Location, NextTokens, Places, merge
 from restviz.datastore.sources import Recipe, Source, load_recipe, recipe_from_files
 
@@ -20,6 +21,7 @@ __all__ = [
     "Datastore",
     "DatastoreError",
     "Hits",
+    "LiveDatastore",
     "Location",
     "Meta",
     "NextTokens",

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -186,7 +187,7 @@ class Datastore:
             return Hits(0, 0, np.empty((0, length), dtype=np.int32))
         chosen = weights = None
         if hits > cap:
-            edges, chosen = _strata(hits, cap)
+            edges, chosen = strata(hits, cap)
             weights = np.diff(edges)
         parts, done = [], 0
         for shard, positions in self._positions(ranges, chosen):
@@ -200,14 +201,11 @@ class Datastore:
 
         With `n_max = n_min = len(context)` it is the whole context or nothing.
         """
-        n, ranges, hits = self._longest(context, n_max, n_min)
+        n, ranges, _ = self._longest(context, n_max, n_min)
         if not n:
-            return NextTokens(0, 0, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64), 0)
+            return counted(0, np.empty(0, dtype=np.int32))
         parts = [shard.read(positions + n, 1)[:, 0] for shard, positions in self._positions(ranges)]
-        following = np.concatenate(parts)
-        tokens, counts = np.unique(following[following >= 0], return_counts=True)
-        order = np.argsort(-counts, kind="stable")
-        return NextTokens(n, hits, tokens[order], counts[order], int(np.sum(following < 0)))
+        return counted(n, np.concatenate(parts))
 
     def locate(
         self, tokens: Sequence[int] | np.ndarray, tokenizer: Tokenizer, limit: int = 10, window: int = 16
@@ -222,7 +220,7 @@ class Datastore:
             return Places(0, [])
         locations = [
             self._location(shard, position, len(tokens), tokenizer, window)
-            for shard, positions in self._positions(ranges, _strata(total, limit)[1])
+            for shard, positions in self._positions(ranges, strata(total, limit)[1])
             for position in positions.tolist()
         ]
         return Places(total, sorted(locations, key=lambda place: (place.path, place.record, place.offset)))
@@ -268,45 +266,83 @@ class Datastore:
 
     def _location(self, shard: Shard, position: int, size: int, tokenizer: Tokenizer, window: int) -> Location:
         document, start = shard.document(position)
-
-        def text(lo: int, hi: int) -> str:
-            ids = shard.read(np.array([lo]), hi - lo)[0]
-            # a character that is cut at the end is left to the piece that completes it
-            return tokenizer.decode(ids[ids >= 0].tolist(), skip_special_tokens=False).rstrip("\ufffd")
-
-        near = max(start, position - window)
-        before = text(near, position)
-        match = text(near, position + size)
-        after = text(near, position + size + window)
         return Location(
             path=shard.path(document),
             record=int(shard.docs[document]["record"]),
-            line=text(start, position).count("\n") + 1,
             offset=position - start,
-            before=before.lstrip("\ufffd"),
-            match=match[len(before) :],
-            after=after[len(match) :],
             licence=self.meta.sources[int(shard.docs[document]["source"])]["licence"],
+            **words_around(shard.read, start, position, size, tokenizer, window),
         )
 
 
-def merge(found: list[Hits]) -> Hits:
-    """What one search in all the corpora together would have found: the hits of the longest match, rows sorted."""
+def words_around(
+    read: Callable[[np.ndarray, int], np.ndarray],
+    start: int,
+    position: int,
+    size: int,
+    tokenizer: Tokenizer,
+    window: int,
+) -> dict[str, Any]:
+    """The `line`, `before`, `match` and `after` of a `Location`: `size` tokens at `position`, in the document that
+    begins at `start`.  `read(positions, length)` gives tokens as `Shard.read` does."""
+
+    def text(lo: int, hi: int) -> str:
+        ids = read(np.array([lo]), hi - lo)[0]
+        # a character that is cut at the end is left to the piece that completes it
+        return tokenizer.decode(ids[ids >= 0].tolist(), skip_special_tokens=False).rstrip("\ufffd")
+
+    near = max(start, position - window)
+    before = text(near, position)
+    match = text(near, position + size)
+    return {
+        "line": text(start, position).count("\n") + 1,
+        "before": before.lstrip("\ufffd"),
+        "match": match[len(before) :],
+        "after": text(near, position + size + window)[len(match) :],
+    }
+
+
+def counted(n: int, following: np.ndarray) -> NextTokens:
+    """The counts of what follows a match of `n` tokens (int32[hits], -1 where a document ends)."""
+    tokens, counts = np.unique(following[following >= 0], return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return NextTokens(n, len(following), tokens[order], counts[order], int(np.sum(following < 0)))
+
+
+def ordered(rows: np.ndarray) -> np.ndarray:
+    """int64[m] that sorts continuations (int32[m, length]), ended documents last."""
+    return np.lexsort(rows.view(np.uint32).T[::-1])  # as uint32, -1 sorts last
+
+
+def merge(found: list[Hits], times: Sequence[int] | None = None) -> Hits:
+    """What one search in all the corpora together would have found: the hits of the longest match, rows sorted.
+
+    `times`: how often the hits of each corpus count (1).
+    """
     longest = max(hits.match_length for hits in found)
+    if times and any(factor > 1 for factor in times):
+        found = [_counted_times(hits, factor) for hits, factor in zip(found, times, strict=True)]
     best = [(i, hits) for i, hits in enumerate(found) if hits.match_length == longest]
     corpus = np.repeat([i for i, _ in best], [len(hits.rows) for _, hits in best])
     if len(best) == 1:
         return replace(best[0][1], corpus=corpus)
     rows = np.concatenate([hits.rows for _, hits in best])
-    order = np.lexsort(rows.view(np.uint32).T[::-1])  # as uint32, -1 sorts last
+    order = ordered(rows)
     weights = None
     if any(hits.weights is not None for _, hits in best):
-        weights = [np.ones(len(h.rows), dtype=np.int64) if h.weights is None else h.weights for _, h in best]
-        weights = np.concatenate(weights)[order]
+        weights = np.concatenate([_weights(h) for _, h in best])[order]
     return Hits(longest, sum(hits.hits for _, hits in best), rows[order], weights, corpus[order])
 
 
-def _strata(total: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
+def _weights(hits: Hits) -> np.ndarray:
+    return np.ones(len(hits.rows), dtype=np.int64) if hits.weights is None else hits.weights
+
+
+def _counted_times(hits: Hits, factor: int) -> Hits:
+    return hits if factor == 1 else replace(hits, hits=hits.hits * factor, weights=_weights(hits) * factor)
+
+
+def strata(total: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """Split range(total) into at most `limit` even parts: their edges int64[m + 1] and the middle of each int64[m]."""
     m = min(total, limit)
     edges = np.arange(m + 1) * total // max(m, 1)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from restviz.datastore import Datastore
     from restviz.settings import Settings
 
+MOST_WEIGHT = 100
+
 __all__ = [
     "METHODS",
     "Context",
@@ -48,16 +50,17 @@ class Method(NamedTuple):
 def _rest(s: Settings, engine: Engine) -> Drafter:
     if not engine.datastores:
         raise MethodError("REST needs a datastore: name one with --datastore.")
-    return RestDrafter(_stores(s, engine), s.n_max, s.n_min, s.length, s.budget, s.cap)
+    stores, weights = _stores(s, engine)
+    return RestDrafter(stores, s.n_max, s.n_min, s.length, s.budget, s.cap, weights=weights)
 
 
-def _stores(s: Settings, engine: Engine) -> list[Datastore]:
-    """The datastores to search, in the engine's order."""
-    names = [name.strip() for name in s.stores.split(",") if name.strip()]
-    opened = [store.meta.name for store in engine.datastores]
-    if missing := [name for name in names if name not in opened]:
+def _stores(s: Settings, engine: Engine) -> tuple[list[Datastore], list[int]]:
+    """The datastores to search, in the order of the setting, and their weights."""
+    chosen = chosen_stores(s.stores) or {store.meta.name: 1 for store in engine.datastores}
+    opened = {store.meta.name: store for store in engine.datastores}
+    if missing := [name for name in chosen if name not in opened]:
         raise MethodError(f"There is no datastore “{missing[0]}” open here: choose from {', '.join(opened)}.")
-    return [store for store in engine.datastores if not names or store.meta.name in names]
+    return [opened[name] for name in chosen], list(chosen.values())
 
 
 def _pld(s: Settings, engine: Engine) -> Drafter:
@@ -93,6 +96,21 @@ def _rasd(s: Settings, engine: Engine) -> Drafter:
     makers = {"datastore": [_rest], "context": [_pld], "both": [_rest, _pld]}[s.retrievers]
     overlap = s.overlap == "on" or (s.overlap == "auto" and engine.target.environment.device != "cpu")
     return RasdDrafter(model, [make(s, engine) for make in makers], s.prune_k or None, s.fused_cap or None, overlap)
+
+
+def chosen_stores(text: str) -> dict[str, int]:
+    """The names and weights in a `stores` setting, as `answers*3, python-code`, in its order.  Raises MethodError."""
+    chosen: dict[str, int] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, weight = (part.strip() for part in item.partition("*"))
+        if not (weight or "1").isdigit() or not 1 <= int(weight or 1) <= MOST_WEIGHT:
+            raise MethodError(f"“{item}” is no datastore with a weight: write {name}*3, with 1 to {MOST_WEIGHT}.")
+        if name in chosen:
+            raise MethodError(
+                f"The datastore “{name}” is named twice: name it once, with a weight if it is to count more."
+            )
+        chosen[name] = int(weight or 1)
+    return chosen
 
 
 REST = ("n_max", "n_min", "length", "budget", "cap", "stores")

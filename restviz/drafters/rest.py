@@ -8,8 +8,8 @@ A weight never grows with depth, so the heaviest nodes are closed under ancestor
 then to level order, so the same text always gives the same tree.  Unlike the public code, the budget counts nodes
 (not the summed lengths of paths) and is used up whenever the trie is large enough.
 
-Several datastores act as one: only those with the longest match contribute, and counts add up.  Each node knows
-which datastores it is from (`Source.datastore`).
+Several datastores act as one: only those with the longest match contribute, and counts add up, each datastore's times
+its weight (REST has one datastore; this is RestViz's).  Each node knows which ones it is from (`Source.datastore`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class RestDrafter(Drafter):
     budget         most nodes to verify, root not counted (paper: 64)
     cap            continuations read per datastore and step; beyond it an even, weighted sample
     shown          heaviest nodes beyond the budget that stay in the draft, as pruned, to be looked at
+    weights        how often what each datastore holds counts; once by default
 
     Raises ValueError when a parameter is out of range or the datastores are for different tokenizers.
     """
@@ -48,6 +49,7 @@ class RestDrafter(Drafter):
         budget: int = 64,
         cap: int = CAP,
         shown: int = 64,
+        weights: Sequence[int] | None = None,
     ):
         self.stores = [datastores] if isinstance(datastores, Datastore) else list(datastores)
         if not self.stores:
@@ -61,6 +63,9 @@ class RestDrafter(Drafter):
                 raise ValueError(f"{key} must be at least {least}, not {value}.")
         self.n_max, self.n_min, self.length, self.budget = n_max, n_min, length, budget
         self.cap, self.shown = cap, shown
+        self.weights = list(weights) if weights else [1] * len(self.stores)
+        if len(self.weights) != len(self.stores) or min(self.weights) < 1:
+            raise ValueError(f"Each of {len(self.stores)} datastores needs a weight of at least 1, not {self.weights}.")
         self.flags = np.array([Source.datastore(i) for i in range(len(self.stores))], dtype=np.uint32)
         self.datastores = [
             DatastoreInfo(name=s.meta.name, fingerprint=s.meta.content, tokens=s.meta.tokens) for s in self.stores
@@ -82,7 +87,7 @@ class RestDrafter(Drafter):
 
     def draft_from(self, root: int, found: list[Hits]) -> Draft:
         """The draft for the token `root`, from what `retrieve` found."""
-        hits = merge(found)
+        hits = merge(found, self.weights)
         recorded = self.budget + self.shown
         source = self.flags[hits.corpus]
         tree, unrecorded = top_of_sorted_continuations(root, hits.rows, hits.weights, source, recorded)

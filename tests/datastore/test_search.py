@@ -158,6 +158,17 @@ def test_merge_keeps_the_longest_match_only():
     assert both.hits == 9
 
 
+def test_merge_counts_a_datastore_as_often_as_its_weight():
+    one = Hits(2, 2, np.array([[1, 2], [4, 4]], dtype=np.int32))
+    two = Hits(2, 7, np.array([[1, 2]], dtype=np.int32), np.array([7]))
+    both = merge([one, two], [3, 1])
+    assert both.rows.tolist() == [[1, 2], [1, 2], [4, 4]]
+    assert sorted(both.weights.tolist()) == [3, 3, 7]
+    assert (both.hits, both.corpus.tolist()) == (13, [0, 1, 0])
+    assert merge([one, two], [1, 1]).weights.sum() == merge([one, two]).weights.sum() == 9
+    assert merge([one], [2]).weights.tolist() == [2, 2]
+
+
 def test_locate_finds_every_place_with_its_line(tmp_path, byte_tokenizer, corpus):
     build(recipe_from_files([str(corpus)]), byte_tokenizer, tmp_path / "store", progress=False)
     store = Datastore.open(tmp_path / "store")
