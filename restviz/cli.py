@@ -215,7 +215,7 @@ def _add_lesson(commands) -> None:
 
 def _add_bench(commands) -> None:
     group = commands.add_parser("bench", help="measure").add_subparsers(required=True, metavar="COMMAND")
-    from restviz.bench import head, retrieval, speed
+    from restviz.bench import build, head, retrieval, speed
 
-    for commands in (retrieval, speed, head):
+    for commands in (build, retrieval, speed, head):
         commands.add_commands(group)

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 from restviz.bench.prompts import CHOICES, all_prompts, chosen
+from restviz.datastore import LiveDatastore, vocabulary_fingerprint
+from restviz.drafters import chosen_stores
 from restviz.errors import RestvizError
 
 
@@ -34,7 +36,7 @@ def add_commands(subparsers: argparse._SubParsersAction) -> None:
             parser.add_argument("--limit", type=int, default=20, metavar="N", help="prompts at most (default: 20)")
             add_settings(parser)
         if name == "speed":
-            text = "what to measure: method[:setting=value,…], as in rasd:prune_k=5,retrievers=context; may be several"
+            text = "what to measure: method[:setting=value,…], as in rasd:prune_k=5,stores=answers+live; may be several"
             parser.add_argument("--runs", nargs="+", metavar="RUN", help=text)
         parser.add_argument("--json", type=checked_json, metavar="FILE", help="also write the raw figures here")
         parser.set_defaults(run=run)
@@ -48,6 +50,9 @@ def _speed(args: argparse.Namespace) -> None:
     if settings.max_new_tokens < 8:
         raise RestvizError("A speed needs some tokens to be measured: set --max-new-tokens to 8 or more.")
     engine = load_engine(args)
+    live = LiveDatastore(vocabulary_fingerprint(engine.target.tokenizer.backend_tokenizer))
+    if any(live.meta.name in chosen_stores(variant.stores) for variant in variants.values()):
+        engine = engine.beside(live)
     prompts = chosen(args.prompts)[: args.limit]
     for variant in variants.values():
         engine.stream(prompts[0][0], variant)  # what cannot run is told before anything is measured
@@ -64,6 +69,7 @@ def _speed(args: argparse.Namespace) -> None:
                 "identical": base.tokens == trace.tokens,
             }
         rows.append(row)
+        live.add(base.header.prompt_ids + base.tokens, prompt)  # the prompts to come may search it
         cells = [f"{v['M']:.2f} {v['ratio']:5.2f}×{'' if v['identical'] else ' !'}" for v in row["variants"].values()]
         lines = [line.strip() for line in prompt.strip().splitlines()]
         title = next((line for line in lines if line.startswith("def ")), lines[-1])[:28]
@@ -86,10 +92,10 @@ def _speed(args: argparse.Namespace) -> None:
 
 
 def _variant(settings, text: str):
-    """The settings of `method[:field=value,…]`.  Raises SettingsError."""
+    """The settings of `method[:field=value,…]`, with + for the commas of a value.  Raises SettingsError."""
     method, _, changes = text.partition(":")
     pairs = [change.partition("=") for change in changes.split(",") if change]
-    return settings.but(method=method, **{name.replace("-", "_"): value for name, _, value in pairs})
+    return settings.but(method=method, **{name.replace("-", "_"): value.replace("+", ",") for name, _, value in pairs})
 
 
 def _measured(trace) -> dict:

@@ -93,7 +93,7 @@ def build(
     Up to date: same recipe, vocabulary and parameters, and the same source files (names, sizes, modification times).
     shard_tokens   a new shard begins when one holds so many tokens or more; a document is never divided
     max_memory     bytes that all processes together may take; shards become smaller where they would not fit
-    workers        processes at a time; by default as many as there are cores and memory for
+    workers        processes at a time, 0 for none but this one; by default as many as there are cores and memory for
     ray            address of a Ray cluster that builds the parts (`local` starts one on this machine)
     progress       bars on stderr, or who is told of it instead (see `restviz.datastore.parts`)
     stopped        set it, and the build ends with DatastoreError; what it has done is there for the next one
@@ -129,7 +129,7 @@ def build(
                 from restviz.datastore.cluster import build_parts
 
                 build_parts(partial, left, ray, _memory(plan.shard_tokens, width), report)
-            elif workers is None and stopped is None and (len(left) <= 1 or _bytes(plan, left) < SMALL):
+            elif workers == 0 or (workers is None and not stopped and (len(left) <= 1 or _bytes(plan, left) < SMALL)):
                 for index in left:
                     build_part(partial, index, report)
             else:

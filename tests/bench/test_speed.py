@@ -50,6 +50,15 @@ def test_speed_of_several_runs_against_one_baseline(options, head, tmp_path, cap
     assert "2 of 2 texts identical" in capsys.readouterr().out
 
 
+def test_the_live_datastore_holds_what_earlier_prompts_gave(options, tmp_path):
+    out, runs = tmp_path / "speed.json", ["rest:n_min=1,stores=corpus", "rest:n_min=1,stores=corpus+live"]
+    arguments = ["bench", "speed", *options, "--head", "none", "--prompts", "questions", "--limit", "3"]
+    assert main([*arguments, "--max-new-tokens", "24", "--runs", *runs, "--json", str(out)]) == 0
+    without, live = ([row["variants"][run]["M"] for row in json.loads(out.read_text())["rows"]] for run in runs)
+    assert without[0] == live[0], "there is nothing in it at first"
+    assert sum(live) > sum(without)
+
+
 def test_a_run_that_cannot_be_is_refused_before_anything_is_measured(options, capsys):
     assert main(["bench", "speed", *options, "--runs", "eagle"]) == 1
     assert "name one with --head" in capsys.readouterr().err
