@@ -33,6 +33,7 @@ from restviz.datastore.format import (
     to_bytes,
 )
 
+SAMPLE = 1_000_000  # suffixes of a shard that `frequent` looks at
 CAP = 500  # continuations read per search: 2,000 double the p99 and accept no token more of held-out code
 
 
@@ -224,6 +225,35 @@ class Datastore:
             for position in positions.tolist()
         ]
         return Places(total, sorted(locations, key=lambda place: (place.path, place.record, place.offset)))
+
+    def frequent(self, n: int = 8, limit: int = 20) -> list[tuple[list[int], int]]:
+        """The token sequences of length `n` that occur most often, with their counts, most frequent first.
+
+        Candidates are runs of equal beginnings among at most SAMPLE suffixes of each shard, evenly spaced; their counts
+        are exact.  Whatever occurs less often than two such spaces may be missed.
+        """
+        candidates: dict[bytes, int] = {}
+        for shard in self.shards:
+            step = max(1, len(shard.suffixes) // SAMPLE)
+            rows = shard.read(shard.suffixes[::step].astype(np.int64), n)
+            starts = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1)))
+            runs = np.diff(np.append(starts, len(rows))) * step
+            whole = rows[starts, -1] >= 0
+            for i in np.argsort(-runs * whole, kind="stable")[: 2 * limit]:
+                if whole[i]:
+                    key = to_bytes(rows[starts[i]], self.meta.width)
+                    candidates[key] = candidates.get(key, 0) + int(runs[i])
+        likely = sorted(candidates, key=lambda key: -candidates[key])[: 2 * limit]
+        counts = {
+            key: sum(stop - start for start, stop in (s.range(key, s.first(key)) for s in self.shards))
+            for key in likely
+        }
+        best = sorted(likely, key=lambda key: (-counts[key], key))[:limit]
+        width = self.meta.width
+        return [
+            (from_bytes(np.frombuffer(key, dtype=np.uint8).reshape(-1, width), width).tolist(), counts[key])
+            for key in best
+        ]
 
     def _longest(
         self, context: Sequence[int] | np.ndarray, n_max: int, n_min: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +145,23 @@ def test_vocabularies_around_65536(tmp_path, vocab_size, width):
     assert [[1 << 30 if t < 0 else t for t in s] for s in suffixes] == sorted(
         [1 << 30 if t < 0 else t for t in s] for s in suffixes
     )
+
+
+@quick
+@given(documents, st.integers(1, 3), st.sampled_from([6, 1000]))
+def test_the_most_frequent_sequences(documents, n, shard_tokens):
+    with tempfile.TemporaryDirectory() as folder:
+        store = store_of(Path(folder), documents, 4, shard_tokens)
+        counts = Counter(tuple(ids[i : i + n]) for ids in documents for i in range(len(ids) - n + 1))
+        expected = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        assert store.frequent(n, 100) == [(list(ids), count) for ids, count in expected]
+
+
+def test_the_most_frequent_sequences_of_a_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr("restviz.datastore.search.SAMPLE", 50)
+    chance = np.random.default_rng(0)
+    store = store_of(tmp_path, [[7, 8, 9] * 40, *chance.integers(0, 6, (30, 30)).tolist()], 10)
+    assert store.frequent(3, 3) == [([7, 8, 9], 40), ([8, 9, 7], 39), ([9, 7, 8], 39)]
 
 
 def test_merge_keeps_the_longest_match_only():
