@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from restviz.bench.prompts import CHOICES, chosen
+from restviz.bench.prompts import add_prompts, chosen
 from restviz.bench.speed import checked_json
 from restviz.errors import RestvizError
 
@@ -18,7 +18,7 @@ def add_commands(subparsers: argparse._SubParsersAction) -> None:
 
     parser = subparsers.add_parser("head", help="how often the EAGLE head agrees with the target")
     add_engine_options(parser)
-    parser.add_argument("--prompts", choices=CHOICES, default="humaneval", help="(default: %(default)s)")
+    add_prompts(parser, "humaneval")
     parser.add_argument("--limit", type=int, default=20, metavar="N", help="prompts at most (default: %(default)s)")
     add_settings(parser)
     parser.add_argument("--json", type=checked_json, metavar="FILE", help="also write the figures here")

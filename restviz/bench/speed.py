@@ -12,7 +12,7 @@ import statistics
 import time
 from pathlib import Path
 
-from restviz.bench.prompts import CHOICES, all_prompts, chosen
+from restviz.bench.prompts import add_prompts, all_prompts, chosen
 from restviz.datastore import LiveDatastore, vocabulary_fingerprint
 from restviz.drafters import chosen_stores
 from restviz.errors import RestvizError
@@ -32,7 +32,7 @@ def add_commands(subparsers: argparse._SubParsersAction) -> None:
         add_engine_options(parser)
         if name in ("speed", "lossless"):
             default = "code" if name == "speed" else "all"
-            parser.add_argument("--prompts", choices=CHOICES, default=default, help="(default: %(default)s)")
+            add_prompts(parser, default)
             parser.add_argument("--limit", type=int, default=20, metavar="N", help="prompts at most (default: 20)")
             add_settings(parser)
         if name == "speed":

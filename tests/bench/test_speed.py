@@ -12,6 +12,7 @@ from restviz.bench.head import agreement
 from restviz.bench.prompts import CHOICES, chosen
 from restviz.bench.speed import _variant
 from restviz.cli import main
+from restviz.errors import RestvizError
 from restviz.settings import Settings, SettingsError
 
 
@@ -117,3 +118,15 @@ def test_prompts_of_every_choice():
         "short": 20,
     }
     assert all(chat for _, chat in chosen("humaneval"))
+
+
+def test_prompts_of_a_file(tmp_path, options, capsys):
+    (tmp_path / "mine.txt").write_text("Why?\n\n How so? \n")
+    (tmp_path / "mine.jsonl").write_text('{"prompt": "a\\nb"}\n{"other": 1}\n')
+    assert chosen(str(tmp_path / "mine.txt")) == [("Why?", True), ("How so?", True)]
+    assert chosen(str(tmp_path / "mine.jsonl")) == [("a\nb", True)]
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(RestvizError, match=r"There are no prompts in .*empty.txt: it is empty"):
+        chosen(str(tmp_path / "empty.txt"))
+    assert main(["bench", "speed", *options, "--prompts", "nothing"]) == 1
+    assert "There are no prompts “nothing”: choose from code, questions" in capsys.readouterr().err
